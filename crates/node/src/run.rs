@@ -95,8 +95,9 @@ pub(crate) fn run(options: &Options, notes: &[Note]) -> Result<Outcome> {
     banner::write_chain(&config, &chain)?;
     let pool = Arc::new(open_pool(config.pool.clone(), &chain)?);
 
+    let consensus = Arc::new(consensus);
     let backend = Arc::new(Backend::new(
-        Arc::new(consensus),
+        Arc::clone(&consensus),
         Arc::clone(&pool),
         identity,
         config.api.clone(),
@@ -118,7 +119,7 @@ pub(crate) fn run(options: &Options, notes: &[Note]) -> Result<Outcome> {
         Some(peers) => Some(Peers::start(
             peers,
             config.network_id,
-            &chain,
+            &consensus,
             &backend,
             &pool,
         )?),

@@ -296,6 +296,11 @@ impl Backend {
         &self.pool
     }
 
+    /// Whether a consensus client drives this node.
+    pub fn is_driven(&self) -> bool {
+        self.options.is_driven
+    }
+
     /// The names and version of this program.
     pub fn identity(&self) -> &Identity {
         &self.identity

@@ -105,6 +105,12 @@ impl Sync {
         lock(&self.shared.progress).status().clone()
     }
 
+    /// A function that says how far it is, also after its end.
+    pub fn reporter(&self) -> impl Fn() -> SyncStatus + Send + std::marker::Sync + 'static {
+        let shared = Arc::clone(&self.shared);
+        move || lock(&shared.progress).status().clone()
+    }
+
     /// Stops it, after the block that is being imported.
     pub fn stop(mut self) {
         self.end();

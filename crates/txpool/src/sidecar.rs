@@ -9,7 +9,7 @@ use niwaki_crypto::{
     Blob, CELLS_PER_EXT_BLOB, Cell, KzgError, KzgPoint, blob_cells, verify_blob_proofs,
     verify_cell_proofs,
 };
-use niwaki_primitives::{B256, Fork};
+use niwaki_primitives::{B256, Bytes, Fork};
 use std::sync::Arc;
 
 /// Blobs with their commitments and proofs, of either version.
@@ -102,6 +102,36 @@ pub(crate) fn versioned_hash(commitment: &KzgPoint) -> B256 {
     let mut hash = niwaki_crypto::sha256(commitment.as_slice());
     hash.0[0] = VERSIONED_HASH_VERSION_KZG;
     hash
+}
+
+/// The cells of all blobs of a sidecar in these columns (0 to 127): of the first column those of every blob, then of the next. The
+/// first 64 columns are the blob itself; others are computed, 1 ms a blob. `None` if there is no such column.
+///
+/// # Errors
+/// [`KzgError::NotCompiled`] in a build without native cryptography.
+///
+/// Spec: EIP-7594, EIP-8070.
+pub fn cells_of(sidecar: &Sidecar, columns: &[usize]) -> Result<Option<Vec<Bytes>>, KzgError> {
+    let data_columns = CELLS_PER_EXT_BLOB / 2;
+    let is_computed = columns.iter().any(|column| *column >= data_columns);
+    let cells_of_blob = |blob: &Blob| -> Result<Vec<Bytes>, KzgError> {
+        if is_computed {
+            let cells = blob_cells(blob)?;
+            return Ok(cells
+                .iter()
+                .map(|cell| Bytes::copy_from_slice(&cell[..]))
+                .collect());
+        }
+        let cells = blob.chunks(size_of::<Cell>());
+        Ok(cells.map(Bytes::copy_from_slice).collect())
+    };
+    let blobs: Result<Vec<Vec<Bytes>>, KzgError> =
+        sidecar.blobs().iter().map(cells_of_blob).collect();
+    let blobs = blobs?;
+    let cells = columns
+        .iter()
+        .flat_map(|column| blobs.iter().map(|cells| cells.get(*column).cloned()));
+    Ok(cells.collect())
 }
 
 /// A blob of a sidecar in the pool.

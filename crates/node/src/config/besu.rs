@@ -97,8 +97,7 @@ const REVERTS: &str = "receipts carry no revert reason; debug_traceTransaction s
 const ROOT: &str = "the state root is always computed on several threads";
 const SAVING: &str = "the pool waits for the disk as long as it takes";
 const STORAGE: &str = "--memory-budget sizes every buffer of the storage";
-const SYNC: &str =
-    "this version does not synchronise: blocks come from the consensus client or from files";
+const SYNC: &str = "a sync has its own sizes and times, and begins with one peer";
 const TIMEOUT: &str = "--Xhttp-timeout-seconds holds for answers of every length";
 const TRIE_LOGS: &str = "trie logs of the last 512 blocks are kept, and older ones removed";
 const VERSIONS: &str = "the data path names its format, and another one is always refused";
@@ -281,7 +280,6 @@ pub(super) const ROWS: &[BesuOption] = &[
     row("snapsync-synchronizer-pre-checkpoint-headers-only-enabled", Spaced, SYNC),
     row("snapsync-synchronizer-transaction-indexing-enabled", Spaced, SYNC),
     row("sync-min-peers", Value, SYNC),
-    row("sync-mode", Value, SYNC),
     row("tx-sender-nonce-index-enabled", Flag, NONCE_INDEX),
     row("version-compatibility-protection", Flag, VERSIONS),
 ];

@@ -77,8 +77,8 @@ fn an_unknown_key_is_refused_with_the_nearest_name_and_its_line() {
 #[test]
 fn options_without_effect_are_removed_with_their_values_and_noted_once() {
     let arguments = [
-        "--sync-mode",
-        "FULL",
+        "--sync-min-peers",
+        "7",
         "--Xp2p-peer-task-timeout=7",
         "--net-restrict",
         "a,b",
@@ -86,9 +86,9 @@ fn options_without_effect_are_removed_with_their_values_and_noted_once() {
         "--rpc-http-enabled",
     ];
     assert_eq!(words(&arguments).unwrap(), ["niwaki", "--rpc-http-enabled"]);
-    let found = merged_with(&arguments, &[("BESU_SYNC_MODE", "SNAP")]).unwrap();
+    let found = merged_with(&arguments, &[("BESU_SYNC_MIN_PEERS", "8")]).unwrap();
     assert_eq!(found.notes.len(), 3, "{:?}", found.notes);
-    assert_noted(&found, false, &["--sync-mode has no effect: this version"]);
+    assert_noted(&found, false, &["--sync-min-peers has no effect: a sync"]);
 }
 
 #[test]

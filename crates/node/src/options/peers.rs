@@ -2,6 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use niwaki_network::{Node, NodeId};
+use niwaki_primitives::B256;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -58,6 +59,12 @@ pub(crate) struct PeerFlags {
     /// Nodes that are peers beyond all limits, enode:// or enr:.
     #[arg(long, value_name = "NODE", value_delimiter = ',', value_parser = Node::from_str)]
     pub(crate) trusted_nodes: Vec<Node>,
+    /// How to get the chain: FULL executes every block; SNAP is accepted and syncs as FULL for now.
+    #[arg(long, value_enum, value_name = "MODE", ignore_case = true, default_value_t = SyncModeFlag::Full)]
+    pub(crate) sync_mode: SyncModeFlag,
+    /// Hash of a block to sync to while no consensus client has chosen a head.
+    #[arg(long, value_name = "HASH")]
+    pub(crate) sync_target: Option<B256>,
     /// Ids of nodes that are never peers: 128 hex digits.
     #[arg(
         long,
@@ -81,6 +88,19 @@ pub(crate) struct PeerFlags {
         default_value_t = 72
     )]
     pub(crate) eth_capability_max: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "UPPER")]
+pub(crate) enum SyncModeFlag {
+    Full,
+    #[value(
+        alias = "CHECKPOINT",
+        alias = "FAST",
+        alias = "X_SNAP",
+        alias = "X_CHECKPOINT"
+    )]
+    Snap,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

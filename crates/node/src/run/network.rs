@@ -3,6 +3,7 @@
 //! ```text
 //! chain --(head change)--> LocalChain (watch) --> network (own runtime): Status, ranges, fork ids
 //! network --requests--> 2 threads: niwaki_sync::serve --> answers
+//! consensus --missing block--> niwaki_sync::Sync --(router)--> peers; blocks --> chain
 //! admin_*, net_* --> PeerHooks --> network
 //! ```
 //!
@@ -16,7 +17,7 @@ mod pool;
 
 use super::config::{PeersConfig, StaticNodesFile};
 use eyre::{Result, WrapErr, ensure, eyre};
-use niwaki_chain::{Chain, HeadChange, StoredHeader};
+use niwaki_chain::{Chain, Consensus, HeadChange, StoredHeader};
 use niwaki_network::peers::{BanTarget, Event};
 use niwaki_network::wire::BlockRange;
 use niwaki_network::{
@@ -26,7 +27,7 @@ use niwaki_network::{
 use niwaki_primitives::B256;
 use niwaki_rpc::{Backend, yield_to_blocks};
 use niwaki_rules::fork_filter;
-use niwaki_sync::{Sources, serve};
+use niwaki_sync::{Sources, Sync, SyncConfig, serve};
 use niwaki_txpool::Pool;
 use pool::PoolGossip;
 use std::net::SocketAddr;
@@ -47,6 +48,7 @@ const FOR_EVER_MS: u64 = u64::MAX / 2;
 pub(super) struct Peers {
     runtime: Runtime,
     network: Arc<Network>,
+    sync: Sync,
     serving: Vec<JoinHandle<()>>,
     gossip: PoolGossip,
 }
@@ -56,10 +58,11 @@ impl Peers {
     pub(super) fn start(
         config: PeersConfig,
         network_id: u64,
-        chain: &Arc<Chain>,
+        consensus: &Arc<Consensus>,
         backend: &Arc<Backend>,
         pool: &Arc<Pool>,
     ) -> Result<Self> {
+        let chain = consensus.chain();
         ensure!(
             !config.versions.is_empty(),
             "no version of eth is left to offer: this node speaks 69 to 72; change \
@@ -74,6 +77,7 @@ impl Peers {
         let key = NodeKey::load_or_create(&config.key_file)?;
         let local_chain = publish_chain(chain, network_id)?;
         let limit = config.max_peers;
+        let (sync_mode, sync_target) = (config.sync_mode, config.sync_target);
         let banned = config.banned.clone();
         let has_boot_nodes = config.boot_nodes.is_some();
         let client = &backend.identity().client_version;
@@ -106,9 +110,22 @@ impl Peers {
         info!(enode = %network.enode(), max_peers = limit, "Listening for peers");
         let hooks = hooks::peer_hooks(limit, &network);
         backend.operator().set_peers(hooks);
+        let sync = Sync::start(SyncConfig {
+            consensus: Arc::clone(consensus),
+            router: network.router(),
+            peers: network.peers(),
+            mode: sync_mode,
+            is_driven: backend.is_driven(),
+            target: sync_target,
+        })?;
+        let report = sync.reporter();
+        backend
+            .operator()
+            .set_sync(Box::new(move || hooks::sync_report(report())));
         Ok(Self {
             runtime,
             network,
+            sync,
             serving,
             gossip,
         })
@@ -116,6 +133,7 @@ impl Peers {
 
     /// Says goodbye to all peers and stops.
     pub(super) fn stop(self) {
+        self.sync.stop();
         self.runtime.block_on(self.network.stop());
         self.runtime.shutdown_background();
         self.gossip.stop();

@@ -36,7 +36,9 @@ impl Watch {
             }
             None => {}
         }
-        let is_behind = matches!(backend.sync_status(), SyncStatus::Behind(_));
+        // With peers the sync says itself how far it is.
+        let is_alone = backend.operator().peers().is_none();
+        let is_behind = is_alone && matches!(backend.sync_status(), SyncStatus::Behind(_));
         if self.syncing.is_due(is_behind, now) {
             backend.log_syncing();
         }

@@ -1,8 +1,9 @@
 //! Nodes that are peers of each other, and the methods and flags about that.
 
+use crate::engine::send_fork_choice;
 use crate::operating::transfer;
 use crate::running::Node;
-use crate::support::TestDir;
+use crate::support::{HEAD, TestDir};
 use serde_json::{Value, json};
 
 /// Peers on loopback, at ports of the system's choice, found by no discovery.
@@ -60,6 +61,29 @@ fn two_nodes_are_peers_until_one_removes_the_other() {
     assert_eq!(left[0]["reason"], "this node ended it: REQUESTED");
     let left = one.result("admin_departedPeers", json!([]));
     assert_eq!(left[0]["reason"], "the peer ended it: REQUESTED");
+}
+
+#[test]
+fn a_node_without_blocks_gets_the_chosen_head_from_its_peer() {
+    let source = node();
+    let dir = TestDir::new();
+    let sink = Node::start(dir, PEERS);
+    sink.result("admin_addPeer", two_enode(&source));
+    let status = |node: &Node| send_fork_choice(node, HEAD);
+    assert_eq!(status(&sink), "SYNCING");
+    while sink.result("eth_blockNumber", json!([])) != "0x36" {
+        std::thread::yield_now();
+    }
+    while status(&sink) != "VALID" {
+        std::thread::yield_now();
+    }
+    let report = sink.result("niwaki_syncStatus", json!([]));
+    assert_eq!(report["imported"], 54);
+    assert_eq!(report["reached"], 1);
+    assert_eq!(report["failures"], json!([]));
+    assert_eq!(sink.result("eth_syncing", json!([])), false);
+    let (dir, _) = sink.stop();
+    assert_eq!(dir.checked_head(), (54, HEAD.to_owned()));
 }
 
 #[test]

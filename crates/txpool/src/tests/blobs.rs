@@ -1,7 +1,7 @@
 //! Blobs by versioned hash, of both sidecar versions, and through the network encoding.
 
 use super::support::{Chain, blob, blob_tx, proven_sidecar, transfer, wallet};
-use crate::{Incoming, PoolConfig, encode_network};
+use crate::{Incoming, PoolConfig, cells_of, encode_network};
 use niwaki_primitives::{B256, Encodable2718, Fork, Transaction};
 
 #[test]
@@ -20,6 +20,22 @@ fn both_sidecar_versions_survive_the_network_encoding() {
             assert!(Incoming::decode(&bytes[..cut]).is_err());
         }
     }
+}
+
+#[test]
+fn cells_come_column_by_column_and_the_first_half_is_the_blob() {
+    let sidecar = proven_sidecar(&[1, 2], 1);
+    let cells = |columns: &[usize]| cells_of(&sidecar, columns).unwrap();
+    let all: Vec<usize> = (0..128).collect();
+    let computed = cells(&all).unwrap();
+    assert_eq!(computed.len(), 256);
+    let data = cells(&all[..64]).unwrap();
+    assert_eq!(computed[..128], data[..]);
+    let second: Vec<u8> = data.iter().skip(1).step_by(2).flatten().copied().collect();
+    assert_eq!(second, sidecar.blobs()[1].as_slice());
+    assert_eq!(cells(&[100]).unwrap(), computed[200..202]);
+    assert_eq!(cells(&[]).unwrap(), Vec::<niwaki_primitives::Bytes>::new());
+    assert_eq!(cells(&[128]), None);
 }
 
 #[test]

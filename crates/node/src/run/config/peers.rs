@@ -1,8 +1,10 @@
 //! The network of peers, as the flags describe it.
 
-use crate::options::{DiscoveryMode, PeerFlags};
+use crate::options::{DiscoveryMode, PeerFlags, SyncModeFlag};
 use niwaki_network::wire::EthVersion;
 use niwaki_network::{BootNode, Node, NodeId};
+use niwaki_primitives::B256;
+use niwaki_sync::SyncMode;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
@@ -29,6 +31,9 @@ pub(crate) struct PeersConfig {
     pub(crate) static_nodes: StaticNodesFile,
     pub(crate) trusted_nodes: Vec<Node>,
     pub(crate) banned: Vec<NodeId>,
+    pub(crate) sync_mode: SyncMode,
+    /// The block to reach while no consensus client has chosen a head.
+    pub(crate) sync_target: Option<B256>,
 }
 
 /// The file of static nodes.
@@ -72,6 +77,11 @@ impl PeersConfig {
             },
             trusted_nodes: flags.trusted_nodes.clone(),
             banned: flags.banned_node_ids.clone(),
+            sync_mode: match flags.sync_mode {
+                SyncModeFlag::Full => SyncMode::Full,
+                SyncModeFlag::Snap => SyncMode::Snap,
+            },
+            sync_target: flags.sync_target,
         })
     }
 }

@@ -2,7 +2,11 @@
 
 use niwaki_network::peers::{BanTarget, Event, PeerView};
 use niwaki_network::{Network, Node, NodeId, Peer, RosterReport};
-use niwaki_rpc::{BanReport, DepartureReport, OwnNode, PeerCommand, PeerHooks, PeerReport};
+use niwaki_rpc::{
+    BanReport, DepartureReport, OwnNode, PeerCommand, PeerHooks, PeerReport, SyncFailureReport,
+    SyncReport,
+};
+use niwaki_sync::{SyncMode, SyncStatus, Way};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -94,6 +98,43 @@ fn departures(report: &RosterReport) -> Vec<DepartureReport> {
             up_s: departure.up_ms / 1_000,
         })
         .collect()
+}
+
+/// How far the sync is.
+pub(super) fn sync_report(status: SyncStatus) -> SyncReport {
+    let failures = status.failures.into_iter();
+    SyncReport {
+        mode: match status.mode {
+            SyncMode::Full => "full",
+            SyncMode::Snap => "snap",
+        },
+        state: status.state.name(),
+        way: status.way.map(|way| match way {
+            Way::Import => "import",
+            Way::Locate => "locate",
+            Way::Backward => "backward",
+            Way::Full => "full",
+        }),
+        target: status.target,
+        start_block: status.start_block,
+        current_block: status.current_block,
+        peers: status.peers as u64,
+        highest_block: status.highest_block,
+        headers: status.headers,
+        lowest_header: status.lowest_header,
+        open_items: status.open_items,
+        blocks_per_s: status.blocks_per_s,
+        remaining_s: status.remaining_s,
+        waiting_for: status.waiting_for,
+        imported: status.imported,
+        reached: status.reached,
+        failures: failures
+            .map(|failure| SyncFailureReport {
+                at_s: failure.at_s,
+                reason: failure.reason,
+            })
+            .collect(),
+    }
 }
 
 /// Carries out a command. Returns whether it changes anything.

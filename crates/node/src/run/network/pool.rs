@@ -13,7 +13,7 @@ use niwaki_network::wire::{CellMask, EthVersion};
 use niwaki_primitives::{B256, Bytes, Encodable2718, Typed2718};
 use niwaki_rpc::{Backend, yield_to_blocks};
 use niwaki_txpool::{
-    DropReason, Incoming, Origin, Pool, PoolError, PoolEvent, PooledTransaction, Sidecar,
+    DropReason, Incoming, Origin, Pool, PoolError, PoolEvent, PooledTransaction, Sidecar, cells_of,
     encode_network, encode_without_blobs, sidecar_proofs,
 };
 use std::collections::VecDeque;
@@ -67,13 +67,10 @@ pub(super) fn transaction(pool: &Pool, hash: &B256, version: EthVersion) -> Opti
 /// The cells of a blob transaction in these columns, column by column, of every blob.
 pub(super) fn cells(pool: &Pool, hash: &B256, columns: CellMask) -> Option<Vec<Bytes>> {
     let sidecar = pool.sidecar(hash).filter(|sidecar| sidecar.is_eip7594())?;
-    let of_blobs = sidecar.blobs().iter().map(niwaki_crypto::blob_cells);
-    let of_blobs: Vec<_> = of_blobs.collect::<Result<_, _>>().ok()?;
-    let columns = (0..niwaki_crypto::CELLS_PER_EXT_BLOB).filter(|column| columns.has(*column));
-    let cells = columns.flat_map(|column| of_blobs.iter().map(move |cells| cells.get(column)));
-    cells
-        .map(|cell| Some(Bytes::copy_from_slice(cell?.as_slice())))
-        .collect()
+    let columns: Vec<usize> = (0..niwaki_crypto::CELLS_PER_EXT_BLOB)
+        .filter(|column| columns.has(*column))
+        .collect();
+    cells_of(&sidecar, &columns).ok()?
 }
 
 /// How a transaction is announced, and its encoding if that is what peers may get in full.
