@@ -162,9 +162,9 @@ fn answer(kind: RequestKind, name: &str, version: EthVersion) -> Target {
 /// The smallest items of each kind set the figure: a receipt of 5 bytes takes 104.
 fn allowance(kind: RequestKind) -> (usize, usize) {
     match kind {
-        RequestKind::Headers | RequestKind::AccessLists | RequestKind::PooledTransactions => {
-            (48, 16 << 10)
-        }
+        RequestKind::Headers | RequestKind::PooledTransactions => (48, 16 << 10),
+        // 16,384 lists that the other side does not have.
+        RequestKind::AccessLists => (8, 2 << 20),
         RequestKind::Cells => (8, 1 << 20),
         RequestKind::Bodies | RequestKind::Receipts => (64, 1 << 20),
     }

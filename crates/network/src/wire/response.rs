@@ -91,9 +91,13 @@ impl Answer {
     }
 
     fn read_cells(fields: &mut Fields<'_>) -> Result<Self> {
-        let transactions = fields.list()?.all(MAX_REQUESTED)?;
+        let transactions: Vec<B256> = fields.list()?.all(MAX_REQUESTED)?;
         let (mut cells, mut all) = (Vec::new(), fields.list()?);
         while !all.is_empty() {
+            // An empty list is one byte here and 24 in memory.
+            if cells.len() == transactions.len() {
+                return Err(OTHER_TRANSACTIONS);
+            }
             let (mut list, mut own) = (all.list()?, Vec::new());
             while !list.is_empty() {
                 let cell = list.bytes()?;
@@ -105,9 +109,7 @@ impl Answer {
             cells.push(own);
         }
         if cells.len() != transactions.len() {
-            return Err(Error::Custom(
-                "cells of more or fewer transactions than named",
-            ));
+            return Err(OTHER_TRANSACTIONS);
         }
         let columns = CellMask::read(fields)?;
         Ok(Self::Cells {
@@ -117,6 +119,8 @@ impl Answer {
         })
     }
 }
+
+const OTHER_TRANSACTIONS: Error = Error::Custom("cells of more or fewer transactions than named");
 
 fn is_list(raw: &[u8]) -> bool {
     raw.first().is_some_and(|head| *head >= 0xc0)

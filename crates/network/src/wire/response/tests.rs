@@ -201,3 +201,18 @@ fn a_mask_numbers_its_bits_from_the_lowest_of_the_first_byte() {
     );
     assert!(mask.has(127) && !mask.has(1) && !mask.has(128));
 }
+
+/// The second list is none, but it is not reached.
+#[test]
+fn cells_of_more_transactions_than_named_are_refused_at_the_first_of_them() {
+    let version = EthVersion::Eth72;
+    let columns = encode(CellMask::default());
+    let (none, broken) = (vec![0xc0], vec![0xc2, 0xc0, 0x81]);
+    let message = list(&[&encode(7_u64), &none, &broken, &columns]);
+    let refused = Answer::decode(RequestKind::Cells, &message, version);
+    assert_eq!(refused, Err(OTHER_TRANSACTIONS));
+    let named = encode(vec![B256::ZERO]);
+    let message = list(&[&encode(7_u64), &named, &[0xc0], &columns]);
+    let refused = Answer::decode(RequestKind::Cells, &message, version);
+    assert_eq!(refused, Err(OTHER_TRANSACTIONS));
+}
