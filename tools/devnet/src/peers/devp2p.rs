@@ -131,6 +131,13 @@ fn start(options: &Devp2pOptions, suite: Suite, chain: &Path, folder: &Path) -> 
     let has_discovery = matches!(suite, Suite::Discv4 | Suite::Discv5);
     let start = StartOptions {
         chain: Some(&blocks),
+        // The suites pay the base fee and a tip of one wei, and send 2,000 transactions of one account.
+        flags: &[
+            "--tx-pool-min-gas-price",
+            "0",
+            "--tx-pool-max-future-by-sender",
+            "5000",
+        ],
         p2p: Some(P2pOptions {
             has_discovery,
             max_peers: 50,

@@ -86,7 +86,8 @@ pub(crate) fn run(options: &FloodsOptions) -> Result<()> {
             memory_budget: &budget,
             p2p: Some(P2pOptions {
                 has_discovery: true,
-                max_peers: 50,
+                // Half of them are for nodes that connect by themselves.
+                max_peers: 110,
                 boot_nodes: &[],
             }),
             ..StartOptions::genesis(&chain.genesis)

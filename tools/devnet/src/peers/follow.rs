@@ -21,7 +21,7 @@ use clap::Args;
 use eyre::{Result, WrapErr, ensure};
 use niwaki_primitives::B256;
 use serde_json::json;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -75,8 +75,8 @@ struct Follow<'a> {
     head: String,
     /// Which node each transaction was sent to, and its kind.
     sent: HashMap<B256, (usize, &'static str)>,
-    /// From one pool to the other, by kind.
-    spread: BTreeMap<&'static str, Vec<Duration>>,
+    /// From one pool to the other, by kind and by the node that it comes to.
+    spread: BTreeMap<(&'static str, usize), Vec<Duration>>,
     lost: Vec<String>,
     /// Blob transactions that did not come to geth: it takes a part of them if fewer than two peers have all cells (EIP-8070).
     unsampled: u64,
@@ -172,7 +172,11 @@ impl Follow<'_> {
             let mut still = Vec::new();
             for (hash, at, kind, since) in waiting {
                 match self.has_transaction(at, &hash)? {
-                    true => self.spread.entry(kind).or_default().push(since.elapsed()),
+                    true => self
+                        .spread
+                        .entry((kind, at))
+                        .or_default()
+                        .push(since.elapsed()),
                     false => still.push((hash, at, kind, since)),
                 }
             }
@@ -283,12 +287,11 @@ impl Follow<'_> {
             findings.count(&what, self.from_other[index]);
             findings.claim(format!("{what}: some"), self.from_other[index] > 0);
         }
-        let kinds = self.spread.len();
-        for (kind, times) in &self.spread {
-            findings.times(
-                &format!("{kind} transaction to the other pool"),
-                times.clone(),
-            );
+        let kinds: BTreeSet<&str> = self.spread.keys().map(|(kind, _)| *kind).collect();
+        for ((kind, at), times) in &self.spread {
+            let name = self.client(*at).name;
+            let what = format!("{kind} transaction to the {name} node's pool");
+            findings.times(&what, times.clone());
         }
         let mut same = true;
         for number in 0..=head {
@@ -302,7 +305,7 @@ impl Follow<'_> {
             self.unsampled,
         );
         let least = if self.unsampled > 0 { 6 } else { 7 };
-        findings.claim("transactions of all 7 kinds spread", kinds >= least);
+        findings.claim("transactions of all 7 kinds spread", kinds.len() >= least);
         findings.claim(
             "each transaction comes to the other pool",
             self.lost.is_empty(),
