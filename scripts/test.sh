@@ -38,6 +38,13 @@ step "$bin/niwaki-devnet" soak --niwaki "$bin/niwaki" --slots 20000 --contracts 
   --minutes 0 --transactions 20000 --slot-ms 100
 step "$bin/niwaki-devnet" fuzz --niwaki "$bin/niwaki" --seconds 10
 step "$bin/niwaki-devnet" fuzz-wire --seconds "${NIWAKI_FUZZ_SECONDS:-60}" --jobs 2
+# A node gets a chain from its peer: from one of ours, and both ways with geth.
+sync=("$bin/niwaki-devnet" peers sync --niwaki "$bin/niwaki" "${peer[@]}" --blocks 200)
+step "${sync[@]}"
+if [ ${#peer[@]} -gt 0 ]; then
+  step "${sync[@]}" --source geth
+  step "${sync[@]}" --sink geth
+fi
 ulimit -Sn "$(ulimit -Hn)"
 step "$bin/niwaki-devnet" sockets --niwaki "$bin/niwaki" --sockets 900
 step scripts/wallets.sh
