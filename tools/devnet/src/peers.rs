@@ -6,6 +6,7 @@
 //! | file | what it is |
 //! |---|---|
 //! | `sync` | one node has the chain, the other gets it from its peer |
+//! | `file` | a chain of a file: imported by one node, fetched by another, compared |
 //! | `follow` | two nodes, each block given to one: the other fetches it; transactions reach both |
 //! | `backward` | gaps of many sizes, filled while peers come and go |
 //! | `ten` | nodes that find each other by discovery alone |
@@ -20,6 +21,7 @@
 mod backward;
 mod chain;
 mod devp2p;
+mod file;
 mod findings;
 mod floods;
 mod follow;
@@ -44,6 +46,8 @@ pub(crate) struct PeersOptions {
 enum Scenario {
     /// One node has a chain; another gets it from it, and ends with the same head and state root.
     Sync(sync::SyncOptions),
+    /// Import a chain of a file, then fetch the same chain from the node that has it, and compare the times.
+    File(file::FileOptions),
     /// Each block goes to one of two nodes; the other fetches it. Transactions of all types reach both pools.
     Follow(follow::FollowOptions),
     /// A node fetches the blocks up to a head that it is given, while its peers come and go.
@@ -99,6 +103,7 @@ pub(crate) fn run(options: &PeersOptions) -> Result<()> {
     niwaki_crypto::install(niwaki_crypto::Preference::Auto)?;
     match &options.scenario {
         Scenario::Sync(options) => sync::run(options),
+        Scenario::File(options) => file::run(options),
         Scenario::Follow(options) => follow::run(options),
         Scenario::Backward(options) => backward::run(options),
         Scenario::Ten(options) => ten::run(options),

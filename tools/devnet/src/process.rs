@@ -103,7 +103,7 @@ impl Process {
         };
         if kind == ClientKind::Geth {
             std::fs::write(folder.join("geth.toml"), p2p::geth_config(network))?;
-            init_geth(&binary, &folder)?;
+            init(kind, &binary, &folder)?;
         }
         if let Some(chain) = options.chain {
             import(kind, &binary, &folder, chain)?;
@@ -280,19 +280,26 @@ pub(crate) fn free_port() -> Result<u16> {
     Err(eyre!("no port is free"))
 }
 
-fn init_geth(binary: &Path, folder: &Path) -> Result<()> {
+/// Creates the database of `genesis.json` in `folder`.
+pub(crate) fn init(kind: ClientKind, binary: &Path, folder: &Path) -> Result<()> {
+    let args = match kind {
+        ClientKind::Niwaki => {
+            "--data-path data --genesis-file genesis.json storage check --head-only"
+        }
+        ClientKind::Geth => "--datadir data init genesis.json",
+    };
     let output = Command::new(binary)
-        .args(["--datadir", "data", "init", "genesis.json"])
+        .args(args.split(' '))
         .current_dir(folder)
         .output()
         .wrap_err_with(|| format!("can't run {}", binary.display()))?;
     let errors = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "geth init: {errors}");
+    ensure!(output.status.success(), "the genesis: {errors}");
     Ok(())
 }
 
 /// Imports a file of blocks into the data folder before the client starts.
-fn import(kind: ClientKind, binary: &Path, folder: &Path, chain: &Path) -> Result<()> {
+pub(crate) fn import(kind: ClientKind, binary: &Path, folder: &Path, chain: &Path) -> Result<()> {
     let chain = std::path::absolute(chain)?;
     let args = match kind {
         ClientKind::Niwaki => "--data-path data --genesis-file genesis.json blocks import --from",
