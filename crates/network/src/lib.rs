@@ -14,6 +14,7 @@
 //! | `rlpx` | encrypted connections and the base protocol |
 //! | `router` | which peer is asked for what, how much, and what follows |
 //! | `service` | the network as it runs: sockets, tasks, commands |
+//! | `stats` | what is counted, for metrics |
 //! | `wire` | the messages of `eth` |
 
 mod address;
@@ -28,6 +29,7 @@ mod record;
 pub mod rlpx;
 pub mod router;
 mod service;
+mod stats;
 pub mod wire;
 
 pub use discovery::{BootNode, DiscoveryMode, DiscoverySettings};
@@ -40,3 +42,4 @@ pub use record::{
     LocalRecord, MAX_RECORD_BYTES, Record, RecordEntries, RecordError, RecordFileError,
 };
 pub use service::{DiscoveryFigures, Inbound, Network, NetworkConfig, RosterReport};
+pub use stats::{Direction, Initiator, MessageCount, RequestStats, Stats, Timed};

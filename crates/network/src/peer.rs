@@ -21,6 +21,7 @@ mod session;
 use crate::key::NodeId;
 use crate::peers::ConnId;
 use crate::rlpx::{Capability, DisconnectReason};
+use crate::stats::Stats;
 use crate::wire::{Announcement, BlockRange, EthVersion, Request, RequestKind, Status, number};
 pub(crate) use budget::{Budget, Room};
 use niwaki_primitives::B256;
@@ -243,6 +244,8 @@ pub(crate) struct PeerChannels {
     pub(crate) gossip: mpsc::Sender<GossipEvent>,
     /// The memory of all peers.
     pub(crate) budget: Budget,
+    /// What is counted.
+    pub(crate) stats: Arc<Stats>,
 }
 
 #[cfg(test)]

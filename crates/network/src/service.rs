@@ -26,6 +26,7 @@ use crate::peers::{Ban, Departure, Event, PeerView, Source};
 use crate::record::Record;
 use crate::rlpx::{Hello, Protocol};
 use crate::router::RouterHandle;
+use crate::stats::Stats;
 use crate::wire::EthVersion;
 use finder::Counts;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -85,6 +86,7 @@ struct Shared {
     key: NodeKey,
     hello: Hello,
     protocols: Vec<Protocol>,
+    stats: Arc<Stats>,
 }
 
 /// A running network. Dropped, it ends at once.
@@ -96,6 +98,7 @@ pub struct Network {
     address: Option<SocketAddr>,
     router: RouterHandle,
     gossip: GossipHandle,
+    stats: Arc<Stats>,
     counts: Arc<Counts>,
     v4: Option<V4Figures>,
     v5: Option<V5Figures>,
@@ -132,10 +135,16 @@ pub struct DiscoveryFigures {
     pub v4_table: Option<usize>,
     /// Packets that v4 dropped, by reason.
     pub v4_dropped: Vec<(Dropped, u64)>,
+    /// Packets that v4 received, then those that it sent, by their names.
+    pub v4_packets: Vec<[(&'static str, u64); 2]>,
+    /// Requests of v4 whose answers are awaited.
+    pub v4_in_flight: usize,
     /// Nodes in the table of v5; `None` if it does not run.
     pub v5_table: Option<usize>,
     /// Those of them that are connected.
     pub v5_live: Option<usize>,
+    /// Look-ups of v5 that ended well, and those that failed.
+    pub v5_lookups: Option<[u64; 2]>,
     /// Packets that v5 read and that are not v5.
     pub v5_foreign: Option<u64>,
     /// Found nodes that became candidates. A node counts each time that it is found.
@@ -189,8 +198,11 @@ impl Network {
         DiscoveryFigures {
             v4_table: v4.map(V4Figures::table_len),
             v4_dropped: v4.map(|v4| v4.dropped().to_vec()).unwrap_or_default(),
+            v4_packets: v4.map(|v4| v4.packets().to_vec()).unwrap_or_default(),
+            v4_in_flight: v4.map_or(0, V4Figures::in_flight),
             v5_table: v5.map(V5Figures::table_len),
             v5_live: v5.map(V5Figures::live),
+            v5_lookups: v5.map(V5Figures::lookups),
             v5_foreign: v5.map(V5Figures::foreign),
             found: self.counts.found.load(Ordering::Relaxed),
             unchecked: self.counts.unchecked.load(Ordering::Relaxed),
@@ -201,6 +213,11 @@ impl Network {
     /// The peers, as they change: a new list when one comes, goes, or says that its range of blocks changed.
     pub fn peers(&self) -> watch::Receiver<Arc<[Arc<Peer>]>> {
         self.peers.clone()
+    }
+
+    /// What is counted.
+    pub fn stats(&self) -> &Arc<Stats> {
+        &self.stats
     }
 
     /// The router: asks peers for what a job needs.

@@ -24,6 +24,37 @@ pub use request::{BlockId, CellMask, Request, RequestKind};
 pub use response::{Answer, Items, cells_answer, put_receipt};
 pub use status::{BlockRange, EthVersion, Status, StatusError};
 
+/// The name of the message of `eth` with this number.
+///
+/// Spec: devp2p `caps/eth.md`.
+pub(crate) fn message_name(number: u8) -> &'static str {
+    const NAMES: [&str; 22] = [
+        "Status",
+        "NewBlockHashes",
+        "Transactions",
+        "GetBlockHeaders",
+        "BlockHeaders",
+        "GetBlockBodies",
+        "BlockBodies",
+        "NewBlock",
+        "NewPooledTransactionHashes",
+        "GetPooledTransactions",
+        "PooledTransactions",
+        "",
+        "",
+        "GetNodeData",
+        "NodeData",
+        "GetReceipts",
+        "Receipts",
+        "BlockRangeUpdate",
+        "GetBlockAccessLists",
+        "BlockAccessLists",
+        "GetCells",
+        "Cells",
+    ];
+    NAMES.get(usize::from(number)).copied().unwrap_or_default()
+}
+
 /// Numbers of the messages of `eth`, from the protocol's first.
 pub(crate) mod number {
     pub(crate) const STATUS: u8 = 0x00;

@@ -114,6 +114,7 @@ pub(crate) fn run(options: &Options, notes: &[Note]) -> Result<Outcome> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let worker_pools =
         Arc::new(WorkerPools::new(cores).wrap_err("can't start the workers of JSON-RPC")?);
+    let peer_metrics = metrics.as_ref().map(metrics::Metrics::peers);
     let servers = Servers::start(&config, &backend, &worker_pools, metrics)?;
     let peers = match config.peers.take() {
         Some(peers) => Some(Peers::start(
@@ -125,6 +126,9 @@ pub(crate) fn run(options: &Options, notes: &[Note]) -> Result<Outcome> {
         )?),
         None => None,
     };
+    if let (Some(slot), Some(peers)) = (peer_metrics, &peers) {
+        let _ = slot.set(peers.metrics()); // There is one network.
+    }
     let producer = match config.dev_period_s {
         Some(period_s) => Some(dev::Producer::start(&backend, period_s)?),
         None => None,

@@ -17,6 +17,7 @@
 //! | `body_queue` | bodies of many peers, put into order |
 //! | `importer` | blocks into the chain |
 //! | `progress` | how far it is, for RPC, metrics and the log |
+//! | `times` | how long it takes, for metrics |
 //! | `source` | peers as this crate sees them |
 //! | `serve` | answers what peers ask of the chain |
 
@@ -33,9 +34,11 @@ mod source;
 mod target;
 #[cfg(test)]
 mod tests;
+mod times;
 
 pub use owner::{Sync, SyncConfig};
 pub use picker::Way;
-pub use progress::{SyncFailure, SyncMode, SyncState, SyncStatus};
+pub use progress::{STALLS, SyncFailure, SyncMode, SyncState, SyncStatus};
 pub use serve::{Sources, answer, serve};
 pub use target::TargetSource;
+pub use times::SyncTime;

@@ -11,6 +11,7 @@ use crate::session::{Context, Failure, Interrupt};
 use crate::skeleton::Skeleton;
 use crate::source::{NetworkPeers, Peers};
 use crate::target::{Target, TargetSource};
+use crate::times::SyncTime;
 use niwaki_chain::{Consensus, SetHeadError, Verdict};
 use niwaki_network::Peer;
 use niwaki_network::router::RouterHandle;
@@ -109,6 +110,12 @@ impl Sync {
     pub fn reporter(&self) -> impl Fn() -> SyncStatus + Send + std::marker::Sync + 'static {
         let shared = Arc::clone(&self.shared);
         move || lock(&shared.progress).status().clone()
+    }
+
+    /// A function that gives the times that were measured since its last call.
+    pub fn timer(&self) -> impl Fn() -> Vec<SyncTime> + Send + std::marker::Sync + 'static {
+        let shared = Arc::clone(&self.shared);
+        move || lock(&shared.progress).take_times()
     }
 
     /// Stops it, after the block that is being imported.
@@ -350,12 +357,8 @@ impl Owner<'_> {
         }
         let head = self.context.chain.head().id;
         info!("Synced: the head is block {head}");
-        self.context.report(|progress, _| {
-            progress.update(|status| {
-                status.current_block = head.number;
-                status.reached += 1;
-            });
-        });
+        self.context
+            .report(|progress, now_ms| progress.reach(head.number, now_ms));
         Ok(())
     }
 

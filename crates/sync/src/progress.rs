@@ -1,6 +1,7 @@
 //! How far a sync is, for RPC, metrics and the log. Pure: the owner of the sync reports steps with the time.
 
 use crate::picker::Way;
+use crate::times::{SyncTime, Times};
 use niwaki_primitives::B256;
 use std::collections::VecDeque;
 use std::fmt;
@@ -64,6 +65,22 @@ pub(crate) enum Waiting {
     OtherChain,
 }
 
+/// What a sync can wait for, as metrics name it.
+pub const STALLS: [&str; 4] = ["no_peers", "no_target", "failure", "other_chain"];
+
+impl Waiting {
+    /// Its name in metrics.
+    fn name(&self) -> &'static str {
+        let [no_peers, no_target, failure, other_chain] = STALLS;
+        match self {
+            Self::NoPeers => no_peers,
+            Self::NoTarget => no_target,
+            Self::AfterFailure { .. } => failure,
+            Self::OtherChain => other_chain,
+        }
+    }
+}
+
 impl fmt::Display for Waiting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -117,6 +134,14 @@ pub struct SyncStatus {
     pub remaining_s: Option<u64>,
     /// What is waited for.
     pub waiting_for: Option<String>,
+    /// The same as metrics name it: one of [`STALLS`].
+    pub stall: Option<&'static str>,
+    /// Headers that came since the node started.
+    pub all_headers: u64,
+    /// Bodies that came since the node started.
+    pub all_bodies: u64,
+    /// How many steps have failed since the node started.
+    pub all_failures: u64,
     /// Blocks that were imported since the node started.
     pub imported: u64,
     /// How many syncs reached their targets since the node started.
@@ -141,6 +166,7 @@ pub(crate) struct Progress {
     sampled: SyncState,
     line_due_ms: u64,
     waiting_due_ms: Option<u64>,
+    times: Times,
 }
 
 impl Progress {
@@ -163,10 +189,23 @@ impl Progress {
         change(&mut self.status);
     }
 
+    /// The target is reached: the head is this block.
+    pub(crate) fn reach(&mut self, head: u64, now_ms: u64) {
+        self.status.current_block = head;
+        self.status.reached += 1;
+        self.times.reach(now_ms);
+    }
+
+    /// The times that were measured since the last call.
+    pub(crate) fn take_times(&mut self) -> Vec<SyncTime> {
+        self.times.take()
+    }
+
     /// Something else is done from now on.
     pub(crate) fn enter(&mut self, state: SyncState, now_ms: u64) {
+        self.times.enter(state, now_ms);
         if state != SyncState::Waiting {
-            self.status.waiting_for = None;
+            (self.status.waiting_for, self.status.stall) = (None, None);
             self.waiting_due_ms = None;
         }
         if self.status.state == SyncState::Idle && state != SyncState::Idle {
@@ -187,12 +226,14 @@ impl Progress {
     pub(crate) fn wait_for(&mut self, waiting: &Waiting, now_ms: u64) {
         self.enter(SyncState::Waiting, now_ms);
         self.status.waiting_for = Some(waiting.to_string());
+        self.status.stall = Some(waiting.name());
         self.waiting_due_ms
             .get_or_insert(now_ms.saturating_add(WAITING_MS));
     }
 
     /// A step failed.
     pub(crate) fn fail(&mut self, reason: String, now_ms: u64) {
+        self.status.all_failures += 1;
         if self.status.failures.len() >= MAX_FAILURES {
             self.status.failures.pop_front();
         }
@@ -339,8 +380,10 @@ mod tests {
         assert_eq!(lines.len(), 3);
         let expected = "the head is block 0, 0 peers, waiting: there is no peer to ask; the last failure: no answer";
         assert_eq!(lines[0], Line::Waiting(expected.to_owned()));
+        assert_eq!(progress.status().stall, Some("no_peers"));
         progress.enter(SyncState::Headers, 180_000);
-        assert_eq!(progress.status().waiting_for, None);
+        let status = progress.status();
+        assert_eq!((&status.waiting_for, status.stall), (&None, None));
     }
 
     #[test]
@@ -351,6 +394,7 @@ mod tests {
         }
         let failures = &progress.status().failures;
         assert_eq!((failures.len(), failures[0].at_s), (20, 5));
+        assert_eq!(progress.status().all_failures, 25);
     }
 
     #[test]

@@ -18,6 +18,7 @@
 use super::v4::{DiscoveryEvent, FoundNode, Frame};
 use crate::key::NodeKey;
 use crate::record::{Record, signer};
+use crate::stats::{Stats, Timed};
 use discv5::{ConfigBuilder, Discv5, Enr, Event, ListenConfig, QueryError, RateLimiterBuilder};
 use enr::NodeId as Position;
 use std::io::{Error, Result};
@@ -67,6 +68,8 @@ pub struct V5Config {
     pub is_address_voted: bool,
     /// Whether nodes of one subnet count as one owner's, as they do outside of a private network.
     pub limits_subnets: bool,
+    /// Gets how long look-ups take.
+    pub stats: Arc<Stats>,
     /// Where packets go that are not v5.
     pub frames: Option<mpsc::Sender<Frame>>,
 }
@@ -92,6 +95,8 @@ impl Drop for V5 {
 pub struct V5Figures {
     discv5: Weak<Discv5>,
     foreign: Arc<AtomicU64>,
+    /// Those that ended well, and those that failed.
+    lookups: Arc<[AtomicU64; 2]>,
 }
 
 impl std::fmt::Debug for V5Figures {
@@ -113,6 +118,14 @@ impl V5Figures {
     pub fn live(&self) -> usize {
         let discv5 = self.discv5.upgrade();
         discv5.map_or(0, |discv5| discv5.connected_peers())
+    }
+
+    /// Look-ups that ended well, and those that failed.
+    pub fn lookups(&self) -> [u64; 2] {
+        // As with the packets.
+        self.lookups
+            .each_ref()
+            .map(|count| count.load(Ordering::Relaxed))
     }
 
     /// How many packets were not v5.
@@ -166,10 +179,12 @@ pub async fn start(
     let figures = V5Figures {
         discv5: Arc::downgrade(&discv5),
         foreign: Arc::default(),
+        lookups: Arc::default(),
     };
     let (report, reports) = mpsc::channel(MAX_WAITING_EVENTS);
     let task = Task {
         foreign: Arc::clone(&figures.foreign),
+        lookups: Arc::clone(&figures.lookups),
         discv5,
         report,
         config,
@@ -193,6 +208,7 @@ struct Task {
     report: mpsc::Sender<DiscoveryEvent>,
     config: V5Config,
     foreign: Arc<AtomicU64>,
+    lookups: Arc<[AtomicU64; 2]>,
     pause: Duration,
     has_found_new: bool,
 }
@@ -203,7 +219,7 @@ impl Task {
     async fn run(mut self, mut events: mpsc::Receiver<Event>) {
         let (mut may_change, mut may_want) = (true, true);
         // One look-up at a time: its end comes out of this channel.
-        let (ended, mut ends) = mpsc::channel::<Found>(1);
+        let (ended, mut ends) = mpsc::channel::<(Instant, Found)>(1);
         let mut next_lookup = Some(Instant::now());
         while !self.report.is_closed() {
             let is_due = async {
@@ -219,10 +235,14 @@ impl Task {
                 },
                 () = is_due => {
                     next_lookup = None;
-                    let (lookup, ended) = (self.look_up(), ended.clone());
-                    tokio::spawn(async move { ended.send(lookup.await).await });
+                    let (lookup, ended, began) = (self.look_up(), ended.clone(), Instant::now());
+                    tokio::spawn(async move { ended.send((began, lookup.await)).await });
                 }
-                Some(found) = ends.recv() => {
+                Some((began, found)) = ends.recv() => {
+                    let [well, failed] = &*self.lookups;
+                    let count = if found.is_ok() { well } else { failed };
+                    count.fetch_add(1, Ordering::Relaxed);
+                    self.config.stats.time(Timed::Lookup, began.elapsed());
                     found.unwrap_or_default().iter().for_each(|enr| self.found(enr));
                     next_lookup = Some(Instant::now() + self.next_pause());
                 }

@@ -15,6 +15,8 @@ use super::send::SendSecret;
 use crate::peer::{AskError, GossipContent, GossipEvent, Peer, PeerAnswer, Room};
 use crate::peers::{ConnId, Event};
 use crate::rlpx::DisconnectReason;
+use crate::router::AskKind;
+use crate::stats::Stats;
 use crate::wire::limits::MAX_ANNOUNCED;
 use crate::wire::{Answer, Request, encode_transactions};
 use niwaki_primitives::B256;
@@ -84,6 +86,7 @@ pub(crate) struct Links {
     pub(crate) events: mpsc::Receiver<GossipEvent>,
     pub(crate) pool: PoolView,
     pub(crate) report: Report,
+    pub(crate) stats: Arc<Stats>,
 }
 
 /// Starts gossip on the calling runtime. It ends when the list of peers does.
@@ -103,6 +106,7 @@ pub(crate) fn start(links: Links) -> (GossipHandle, mpsc::Receiver<ReceivedBatch
         drained: Notify::new(),
         pending: links.pool.pending,
         report: links.report,
+        stats: links.stats,
         runtime: Handle::current(),
         start: Instant::now(),
     });
@@ -196,6 +200,7 @@ struct Shared {
     drained: Notify,
     pending: Arc<dyn Fn(usize) -> Vec<Announceable> + Send + Sync>,
     report: Report,
+    stats: Arc<Stats>,
     runtime: Handle,
     start: Instant,
 }
@@ -317,10 +322,18 @@ impl Shared {
         let Ok(answer) = sent else {
             return self.no_answer(state, asked);
         };
-        let shared = Arc::clone(self);
+        let (shared, kind) = (Arc::clone(self), AskKind::from(request.kind()));
+        let timing = self.stats.begin_request(kind);
         self.runtime.spawn(async move {
-            match timeout(FORGET_AFTER, answer).await {
-                Ok(Ok(Ok(answer))) => shared.answered(asked, answer),
+            let answer = timeout(FORGET_AFTER, answer).await;
+            if answer.is_err() {
+                shared.stats.count_timeout(kind);
+            }
+            match answer {
+                Ok(Ok(Ok(answer))) => {
+                    timing.answered();
+                    shared.answered(asked, answer);
+                }
                 _ => shared.step(None, |gossip, now_ms| failed(gossip, asked, now_ms)),
             }
         });

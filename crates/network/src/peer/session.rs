@@ -129,7 +129,9 @@ where
         mut writer,
         ..
     } = session;
+    let greeted = channels.stats.count_greeted();
     let exchanged = exchange_status(&mut reader, &mut writer, eth, channels).await;
+    drop(greeted);
     let status = match exchanged {
         Ok(status) => status,
         Err(error) => {
@@ -151,6 +153,7 @@ where
         outbox: Arc::new(Outbox::default()),
         pending: Mutex::new(Pending::default()),
     });
+    channels.stats.count_connected();
     on_event(PeerEvent::Up(Arc::clone(&peer))).await;
     let error = tokio::select! {
         error = read(&mut reader, &peer, eth, channels, &on_event) => error,

@@ -79,6 +79,7 @@ impl Side {
             requests: requests_sender,
             gossip: gossip_sender,
             budget: Budget::default(),
+            stats: Arc::default(),
         };
         let origin = Origin {
             conn: ConnId(node.into()),

@@ -153,6 +153,41 @@ pub struct DialFigures {
     pub other: u64,
 }
 
+impl DialFigures {
+    /// How many results there are.
+    pub(crate) const RESULTS: usize = 5;
+    /// Their names in metrics.
+    pub(crate) const NAMES: [&str; Self::RESULTS] = [
+        "connected",
+        "failed",
+        "too_many_peers",
+        "other_chain",
+        "other",
+    ];
+
+    /// The results, in the order of their names.
+    pub(crate) fn results(&self) -> [u64; Self::RESULTS] {
+        [
+            self.connected,
+            self.failed,
+            self.full,
+            self.other_chain,
+            self.other,
+        ]
+    }
+
+    fn count(&mut self, outcome: Outcome) {
+        let figure = match outcome {
+            Outcome::Connected | Outcome::Parted => &mut self.connected,
+            Outcome::Failed => &mut self.failed,
+            Outcome::Full => &mut self.full,
+            Outcome::OtherChain => &mut self.other_chain,
+            Outcome::Twice | Outcome::Cut => &mut self.other,
+        };
+        *figure += 1;
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 pub(super) struct InFlight {
     source: Source,
@@ -178,6 +213,7 @@ pub(crate) struct DialPlan {
     tried: HashMap<NodeId, Tried>,
     by_time: BTreeSet<(u64, NodeId)>,
     figures: DialFigures,
+    total: DialFigures,
 }
 
 impl DialPlan {
@@ -360,6 +396,7 @@ impl DialPlan {
 
     fn begin(&mut self, source: Source, candidate: Candidate, began_ms: u64) {
         self.figures.dialled += 1;
+        self.total.dialled += 1;
         let dial = InFlight {
             source,
             candidate,
@@ -391,14 +428,8 @@ impl DialPlan {
         let Some(dial) = self.in_flight.remove(id) else {
             return;
         };
-        let figure = match outcome {
-            Outcome::Connected | Outcome::Parted => &mut self.figures.connected,
-            Outcome::Failed => &mut self.figures.failed,
-            Outcome::Full => &mut self.figures.full,
-            Outcome::OtherChain => &mut self.figures.other_chain,
-            Outcome::Twice | Outcome::Cut => &mut self.figures.other,
-        };
-        *figure += 1;
+        self.figures.count(outcome);
+        self.total.count(outcome);
         // Not even when both sides would dial again at the same moment.
         let soonest = dial.began_ms.saturating_add(lengthened(REDIAL_MS, rng));
         self.not_before(*id, soonest);
@@ -451,6 +482,11 @@ impl DialPlan {
             true => doubled.min(MAX_NAMED_BACKOFF_MS),
             false => doubled.min(MAX_BACKOFF_MS),
         }
+    }
+
+    /// How all dials ended so far.
+    pub(crate) fn total(&self) -> &DialFigures {
+        &self.total
     }
 
     /// How dials ended since the last call.

@@ -30,7 +30,7 @@ pub use event::{Action, ConnId, End, Event, Offers, Refusal};
 pub use notice::Notice;
 
 use super::bans::{Ban, BanTarget, Bans};
-use super::dial::{Candidate, DialPlan, Outcome, Source};
+use super::dial::{Candidate, DialFigures, DialPlan, Outcome, Source};
 use super::saved::{SavedPeer, SavedPeers};
 use super::score::{Conduct, Scores};
 use crate::key::NodeId;
@@ -234,6 +234,11 @@ impl Roster {
             Event::Tick => self.tick(now_ms, &mut actions),
         }
         actions
+    }
+
+    /// How all dials ended so far.
+    pub fn dial_figures(&self) -> &DialFigures {
+        self.plan.total()
     }
 
     fn resolved(&mut self, conn: ConnId, address: SocketAddr) {

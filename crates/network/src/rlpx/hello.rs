@@ -15,8 +15,21 @@ pub(crate) const HELLO: u8 = 0;
 pub(crate) const DISCONNECT: u8 = 1;
 pub(crate) const PING: u8 = 2;
 pub(crate) const PONG: u8 = 3;
+/// How many there are.
+pub(crate) const LENGTH: u8 = 4;
 /// The first number of the other protocols.
 pub(crate) const FIRST_SHARED: u8 = 16;
+
+/// The name of a message of the base protocol.
+pub(crate) fn message_name(number: u8) -> &'static str {
+    match number {
+        HELLO => "Hello",
+        DISCONNECT => "Disconnect",
+        PING => "Ping",
+        PONG => "Pong",
+        _ => "",
+    }
+}
 
 /// Most bytes of a client's name, and most protocols, that are read of a Hello.
 const MAX_NAME_BYTES: usize = 256;
@@ -207,9 +220,24 @@ const REASONS: [(Reason, u8, &str); 13] = [
 ];
 
 impl DisconnectReason {
+    /// All.
+    pub const ALL: [Self; REASONS.len()] = {
+        let (mut all, mut at) = ([Self::Requested; REASONS.len()], 0);
+        while at < all.len() {
+            all[at] = REASONS[at].0;
+            at += 1;
+        }
+        all
+    };
+
     fn row(self) -> (u8, &'static str) {
         let row = REASONS.iter().find(|row| row.0 == self);
         row.map_or((0, "REQUESTED"), |row| (row.1, row.2))
+    }
+
+    /// Besu's name of it, as metrics and logs have it.
+    pub fn name(self) -> &'static str {
+        self.row().1
     }
 
     /// The number on the wire.
@@ -235,9 +263,8 @@ impl DisconnectReason {
 }
 
 impl fmt::Display for DisconnectReason {
-    /// Besu's name of it, as metrics and logs have it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.row().1)
+        f.write_str(self.name())
     }
 }
 

@@ -11,7 +11,9 @@ use super::frame::{FrameDecoder, FrameEncoder, FrameError, FrameKeys, HEADER_BYT
 use super::handshake::{self, HandshakeError, Secrets};
 use super::hello::{self, DisconnectReason, Hello, Protocol, SharedProtocol};
 use crate::key::{NodeId, NodeKey};
+use crate::stats::{Direction, Stats, Traffic};
 use niwaki_primitives::rlp;
+use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 /// Most bytes of a message, compressed or not.
@@ -196,6 +198,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
                 stream: reader,
                 frames: decoder,
                 is_compressed: false,
+                traffic: None,
             },
             writer: MessageWriter {
                 stream: writer,
@@ -203,8 +206,15 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
                 compressor: None,
                 compressed: Vec::new(),
                 out: Vec::new(),
+                traffic: None,
             },
         }
+    }
+
+    /// Counts the messages of this connection from now on.
+    pub(crate) fn count(&mut self, stats: &Arc<Stats>) {
+        self.reader.traffic = Some(Traffic::new(Arc::clone(stats)));
+        self.writer.traffic = Some(Traffic::new(Arc::clone(stats)));
     }
 
     /// Sends our Hello and reads the other one. An error after the other's Hello is sent to it as the reason of a disconnect.
@@ -235,6 +245,9 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
         };
         self.reader.is_compressed = true;
         self.writer.compress();
+        for traffic in [&mut self.reader.traffic, &mut self.writer.traffic] {
+            traffic.iter_mut().for_each(|one| one.share(&shared));
+        }
         Ok(Session {
             hello,
             protocols: shared,
@@ -271,6 +284,7 @@ pub struct MessageReader<R> {
     stream: R,
     frames: FrameDecoder,
     is_compressed: bool,
+    traffic: Option<Traffic>,
 }
 
 impl<R> std::fmt::Debug for MessageReader<R> {
@@ -286,6 +300,7 @@ impl<R: AsyncRead + Unpin> MessageReader<R> {
             stream,
             frames,
             is_compressed: true,
+            traffic: None,
         }
     }
 
@@ -357,6 +372,9 @@ impl<R: AsyncRead + Unpin> MessageReader<R> {
         if bytes > MAX_MESSAGE_BYTES {
             return Err(SessionError::TooLarge { bytes });
         }
+        if let Some(traffic) = &self.traffic {
+            traffic.count(Direction::Inbound, id, bytes);
+        }
         Ok(Frame {
             id,
             body,
@@ -423,6 +441,7 @@ pub struct MessageWriter<W> {
     compressor: Option<snap::raw::Encoder>,
     compressed: Vec<u8>,
     out: Vec<u8>,
+    traffic: Option<Traffic>,
 }
 
 impl<W> std::fmt::Debug for MessageWriter<W> {
@@ -447,6 +466,9 @@ impl<W: AsyncWrite + Unpin> MessageWriter<W> {
     pub async fn send(&mut self, id: u8, data: &[u8]) -> Result<usize, SessionError> {
         if data.len() > MAX_MESSAGE_BYTES {
             return Err(SessionError::TooLarge { bytes: data.len() });
+        }
+        if let Some(traffic) = &self.traffic {
+            traffic.count(Direction::Outbound, id, data.len());
         }
         let id = [if id == 0 { 0x80 } else { id }];
         let data = match &mut self.compressor {

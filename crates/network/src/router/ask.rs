@@ -437,6 +437,11 @@ impl Router {
         }
     }
 
+    /// How many pieces wait for a peer.
+    pub fn waiting(&self) -> usize {
+        self.jobs.values().map(|job| job.queue.len()).sum()
+    }
+
     /// How many jobs are open.
     pub fn jobs(&self) -> usize {
         self.jobs.len()

@@ -49,6 +49,21 @@ pub enum AskKind {
 }
 
 impl AskKind {
+    /// All, in the order of their declaration.
+    pub const ALL: [Self; 11] = [
+        Self::Headers,
+        Self::Bodies,
+        Self::Receipts,
+        Self::PooledTransactions,
+        Self::AccessLists,
+        Self::Cells,
+        Self::AccountRange,
+        Self::StorageRanges,
+        Self::ByteCodes,
+        Self::TrieNodes,
+        Self::SnapAccessLists,
+    ];
+
     /// All, and how many items are asked for at most: answers of this size stay well below what other clients serve.
     const MOST: [(Self, u32); 11] = [
         (Self::Headers, 192),
@@ -63,6 +78,23 @@ impl AskKind {
         (Self::TrieNodes, 1024),
         (Self::SnapAccessLists, 28),
     ];
+
+    /// The name that metrics give to such requests: Besu's where Besu has one.
+    pub fn task_name(self) -> &'static str {
+        match self {
+            Self::Headers => "GetHeadersFromPeerTask",
+            Self::Bodies => "GetBodiesFromPeerTask",
+            Self::Receipts => "GetReceiptsFromPeerTask",
+            Self::PooledTransactions => "GetPooledTransactionsFromPeerTask",
+            Self::AccessLists => "GetBlockAccessListsFromPeerTask",
+            Self::Cells => "GetCellsFromPeerTask",
+            Self::AccountRange => "GetAccountRangeFromPeerTask",
+            Self::StorageRanges => "GetStorageRangeFromPeerTask",
+            Self::ByteCodes => "GetBytecodeFromPeerTask",
+            Self::TrieNodes => "GetTrieNodeFromPeerTask",
+            Self::SnapAccessLists => "GetSnapBlockAccessListsFromPeerTask",
+        }
+    }
 
     /// Most items of one request.
     pub fn most(self) -> u32 {

@@ -14,6 +14,7 @@ use super::job::{Delivery, DeliveryId, Job, JobEvent, Mailbox};
 use super::rates::AskKind;
 use crate::peer::{AskError, Peer, PeerAnswer};
 use crate::peers::{Conduct, ConnId, Event};
+use crate::stats::Stats;
 use crate::wire::{Request, RequestKind};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
@@ -55,6 +56,7 @@ impl RouterHandle {
 pub(crate) fn start(
     peers: watch::Receiver<Arc<[Arc<Peer>]>>,
     report: impl Fn(Event) + Send + Sync + 'static,
+    stats: Arc<Stats>,
 ) -> RouterHandle {
     let state = State {
         router: Router::new(SmallRng::from_os_rng()),
@@ -66,6 +68,7 @@ pub(crate) fn start(
     let shared = Arc::new(Shared {
         state: Mutex::new(state),
         report: Box::new(report),
+        stats,
         runtime: Handle::current(),
         start: Instant::now(),
     });
@@ -101,8 +104,8 @@ struct State {
     router: Router,
     peers: HashMap<ConnId, Arc<Peer>>,
     jobs: HashMap<JobId, RunningJob>,
-    /// The tasks that wait for answers.
-    waiting: HashMap<(ConnId, u64), AbortHandle>,
+    /// The tasks that wait for answers, and of what.
+    waiting: HashMap<(ConnId, u64), (AbortHandle, AskKind)>,
     is_stopped: bool,
 }
 
@@ -110,6 +113,7 @@ struct State {
 pub(super) struct Shared {
     state: Mutex<State>,
     report: Report,
+    stats: Arc<Stats>,
     runtime: Handle,
     start: Instant,
 }
@@ -173,8 +177,9 @@ impl Shared {
                     }
                 }
                 AskAction::Abandon { conn, request } => {
-                    if let Some(task) = state.waiting.remove(&(conn, request)) {
+                    if let Some((task, kind)) = state.waiting.remove(&(conn, request)) {
                         task.abort();
+                        self.stats.count_timeout(kind);
                     }
                 }
                 AskAction::Done { job, given_up } => {
@@ -199,13 +204,18 @@ impl Shared {
     ) -> Result<(), AskError> {
         let peer = state.peers.get(&open.0).ok_or(AskError::Gone)?;
         let job = state.jobs.get(&job).ok_or(AskError::Busy)?;
-        let answer = peer.ask(&(job.make_request)(items))?;
-        let shared = Arc::clone(self);
+        let request = (job.make_request)(items);
+        let kind = AskKind::from(request.kind());
+        let answer = peer.ask(&request)?;
+        let (shared, timing) = (Arc::clone(self), self.stats.begin_request(kind));
         let task = self.runtime.spawn(async move {
             let answer = answer.await.unwrap_or(Err(AskError::Gone));
+            if answer.is_ok() {
+                timing.answered();
+            }
             shared.arrived(open, answer);
         });
-        state.waiting.insert(open, task.abort_handle());
+        state.waiting.insert(open, (task.abort_handle(), kind));
         Ok(())
     }
 
@@ -239,6 +249,11 @@ impl Shared {
     pub(super) fn outcome(self: &Arc<Self>, delivery: &DeliveryId, outcome: Outcome) {
         let (conn, request) = (delivery.conn, delivery.request);
         let mut state = self.state();
+        if matches!(outcome, Outcome::Wrong(_))
+            && let Some(open) = state.router.open_request(conn, request)
+        {
+            self.stats.count_wrong(open.kind);
+        }
         let now_ms = self.now_ms();
         let actions = state.router.answer(conn, request, outcome, now_ms);
         let conduct = Conduct::Content;
@@ -253,6 +268,7 @@ impl Shared {
         let mut state = self.state();
         let actions = state.router.tick(self.now_ms());
         self.act(&mut state, actions);
+        self.stats.set_waiting_requests(state.router.waiting());
     }
 
     /// The list of peers changed, or what they have.

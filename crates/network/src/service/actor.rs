@@ -111,7 +111,11 @@ impl Actor {
                 },
                 accepted = accept(&listeners) => self.accepted(accepted),
                 _ = ticks.tick() => self.tick(),
-                Some(_) = self.connections.join_next() => (),
+                Some(ended) = self.connections.join_next() => {
+                    if ended.is_err_and(|error| error.is_panic()) {
+                        self.shared.stats.count_panic();
+                    }
+                }
             }
         }
         self.stop().await;
@@ -217,13 +221,18 @@ impl Actor {
         for action in self.roster.step(event, self.now_ms()) {
             self.act(action);
         }
+        let stats = &self.shared.stats;
+        stats.set_dial_results(self.roster.dial_figures());
     }
 
     fn act(&mut self, action: Action) {
         match action {
             Action::Dial {
-                conn, candidate, ..
+                conn,
+                source,
+                candidate,
             } => {
+                self.shared.stats.count_dial(source);
                 let context = self.context(conn);
                 let name = self.names.get(&candidate.id).cloned();
                 self.connections
@@ -273,6 +282,7 @@ impl Actor {
                 requests: self.links.requests.clone(),
                 gossip: self.links.gossip.clone(),
                 budget: self.budget.clone(),
+                stats: Arc::clone(&self.shared.stats),
             },
         }
     }

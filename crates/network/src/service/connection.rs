@@ -6,6 +6,7 @@ use crate::key::NodeId;
 use crate::peer::{self, PeerChannels, PeerError};
 use crate::peers::{Candidate, ConnId, End, Event, Offers, Refusal};
 use crate::rlpx::{self, Capability, Connection, DisconnectReason, Session, SessionError};
+use crate::stats::{Initiator, Stats};
 use crate::wire::StatusError;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -106,13 +107,19 @@ async fn run(context: &Context, stream: TcpStream, route: Route) -> End {
         Ok(Ok(greeted)) => greeted,
         Ok(Err(error)) => {
             debug!(address = %route.address, %error, "Handshake failed");
-            return end_of(&error.into());
+            let error = error.into();
+            if !is_broken(&error) {
+                count(&context.shared.stats, &error);
+            }
+            return end_of(&error);
         }
         Err(_) => return End::Failed,
     };
     if let Err(refusal) = verdict(context, node, &session).await {
         let goodbye = session.writer.disconnect(refusal.reason());
         let _ = timeout(HANDSHAKE_TIMEOUT, goodbye).await;
+        let stats = &context.shared.stats;
+        stats.count_end(Initiator::Local, refusal.reason());
         return End::Ours(refusal.reason());
     }
     let origin = peer::Origin {
@@ -131,6 +138,7 @@ async fn run(context: &Context, stream: TcpStream, route: Route) -> End {
     };
     let error = peer::run(session, origin, &context.channels, on_event).await;
     debug!(?node, %error, "Peer gone");
+    count(&context.shared.stats, &error);
     end_of(&error)
 }
 
@@ -141,10 +149,11 @@ async fn greet(
 ) -> Result<(NodeId, Halves), SessionError> {
     stream.set_nodelay(true)?;
     let (reader, writer) = stream.into_split();
-    let connection: Connection<_, _> = match route.dialled {
+    let mut connection: Connection<_, _> = match route.dialled {
         Some(node) => rlpx::initiate(reader, writer, &shared.key, node).await?,
         None => rlpx::respond(reader, writer, &shared.key).await?,
     };
+    connection.count(&shared.stats);
     let node = connection.peer;
     let session = connection.greet(&shared.hello, &shared.protocols).await?;
     Ok((node, session))
@@ -175,15 +184,32 @@ fn offers(capabilities: &[Capability]) -> Offers {
     }
 }
 
+/// Counts the end of a connection that had a reason.
+fn count(stats: &Stats, error: &PeerError) {
+    let initiator = match error.is_by_peer() {
+        true => Initiator::Remote,
+        false => Initiator::Local,
+    };
+    stats.count_end(initiator, error.reason());
+}
+
+/// Whether a connection broke before it could be said why.
+fn is_broken(error: &PeerError) -> bool {
+    matches!(
+        error,
+        PeerError::Session(
+            SessionError::Io(_) | SessionError::Handshake(_) | SessionError::Frame(_)
+        )
+    )
+}
+
 fn end_of(error: &PeerError) -> End {
     match error {
         PeerError::Session(SessionError::Disconnected(reason)) => End::Theirs(*reason),
         PeerError::Session(SessionError::NothingShared { .. }) => {
             End::Ours(DisconnectReason::UselessPeer)
         }
-        PeerError::Session(
-            SessionError::Io(_) | SessionError::Handshake(_) | SessionError::Frame(_),
-        ) => End::Failed,
+        error if is_broken(error) => End::Failed,
         PeerError::Status(
             StatusError::Network { .. } | StatusError::Genesis { .. } | StatusError::ForkId(_),
         ) => End::OtherChain,

@@ -15,6 +15,7 @@ use crate::peers::{Roster, RosterConfig, SavedPeers, Source};
 use crate::record::{LocalRecord, Record, RecordEntries};
 use crate::rlpx::{Hello, Protocol};
 use crate::router;
+use crate::stats::Stats;
 use crate::wire::EthVersion;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
@@ -128,7 +129,14 @@ pub(super) async fn start(
     let (v4_wanted, is_v4_wanting) = watch::channel(true);
     let (v5_wanted, is_v5_wanting) = watch::channel(true);
     let mut udp = bound.udp;
-    let v5 = start_v5(&config, &reach, &mut udp, &record, is_v5_wanting).await?;
+    let shared = Arc::new(shared(&config, address));
+    let stats = Arc::clone(&shared.stats);
+    let v5_links = V5Links {
+        record: record.clone(),
+        is_wanting: is_v5_wanting,
+        stats: Arc::clone(&stats),
+    };
+    let v5 = start_v5(&config, &reach, &mut udp, v5_links).await?;
     let seeds = seeds(&saved);
     let v4 = start_v4(&config, seeds, udp, &record, is_v4_wanting);
 
@@ -144,7 +152,6 @@ pub(super) async fn start(
         peers: peers_sender,
         wanted: vec![(Source::V4, v4_wanted), (Source::V5, v5_wanted)],
     };
-    let shared = Arc::new(shared(&config, address));
     let roster = roster(&config, saved);
     let path = file(&config, "peers");
     let actor = Actor::new(roster, shared, links, path);
@@ -177,12 +184,13 @@ pub(super) async fn start(
     let report = move |event| {
         let _ = reports.try_send(Input::Roster(event));
     };
-    let router = router::start(peers.clone(), report.clone());
+    let router = router::start(peers.clone(), report.clone(), Arc::clone(&stats));
     let (gossip, transactions) = gossip::start(gossip::Links {
         peers: peers.clone(),
         events: gossip_events,
         pool,
         report: Box::new(report),
+        stats: Arc::clone(&stats),
     });
     let network = Network {
         inputs,
@@ -191,6 +199,7 @@ pub(super) async fn start(
         gossip,
         record,
         address,
+        stats,
         counts,
         v4: v4_figures,
         v5: v5_figures,
@@ -203,13 +212,19 @@ pub(super) async fn start(
     Ok((network, inbound))
 }
 
+/// What v5 is joined to.
+struct V5Links {
+    record: watch::Receiver<Record>,
+    is_wanting: watch::Receiver<bool>,
+    stats: Arc<Stats>,
+}
+
 /// Starts v5 if it is to run. It reads the sockets then, and what is not v5 goes to v4.
 async fn start_v5(
     config: &NetworkConfig,
     reach: &Reach,
     udp: &mut Sockets,
-    record: &watch::Receiver<Record>,
-    is_wanting: watch::Receiver<bool>,
+    links: V5Links,
 ) -> Result<Option<V5>> {
     let Some(settings) = config
         .discovery
@@ -232,9 +247,10 @@ async fn start_v5(
     let mut own = given.chain(bound.into_iter().flatten());
     let v5 = V5Config {
         key: config.key.clone(),
-        record: record.clone(),
+        record: links.record,
         boot_nodes: records.cloned().collect(),
-        is_wanting,
+        is_wanting: links.is_wanting,
+        stats: links.stats,
         // With v4 its votes decide.
         is_address_voted: !settings.mode.has_v4() && !reach.is_given(),
         limits_subnets: !own.any(v5::is_private_network),
@@ -328,6 +344,7 @@ fn shared(config: &NetworkConfig, address: Option<SocketAddr>) -> Shared {
             port: address.map_or(0, |address| address.port()),
             id: config.key.id(),
         },
+        stats: Arc::new(Stats::new(&protocols)),
         protocols,
         key: config.key.clone(),
     }

@@ -6,6 +6,7 @@ mod gossip;
 use super::*;
 use crate::peers::{End, SavedPeers};
 use crate::rlpx::DisconnectReason;
+use crate::stats::{Direction, Initiator};
 use crate::wire::{Answer, BlockRange, Items, Request};
 use niwaki_primitives::B256;
 use niwaki_rules::fork_filter;
@@ -122,6 +123,46 @@ async fn a_static_node_is_dialled_asked_and_sees_the_other_leave() {
         two.departure().await,
         End::Theirs(DisconnectReason::ClientQuitting)
     );
+}
+
+#[tokio::test]
+async fn an_end_counts_once_on_each_side_and_so_do_dial_and_messages() {
+    let one = Node::start(config(1), 1).await;
+    let two = NetworkConfig {
+        static_nodes: vec![one.enode()],
+        ..config(2)
+    };
+    let two = Node::start(two, 1).await;
+    two.peers(1).await;
+    one.peers(1).await;
+    let (of_one, of_two) = (one.network.stats(), two.network.stats());
+    assert_eq!((of_one.connected(), of_two.connected()), (1, 1));
+    assert_eq!((of_one.incomplete(), of_two.incomplete()), (0, 0));
+    assert!(of_two.dials().any(|dial| dial == (Source::Static, 1)));
+    assert_eq!(of_two.dial_results()[0], ("connected", 1));
+    assert!(of_one.dials().all(|(_, count)| count == 0));
+
+    two.network.send(Event::RemoveStatic(one.enode().id));
+    one.peers(0).await;
+    // The tasks of the connection have ended when the network has stopped.
+    two.network.stop().await;
+    one.network.stop().await;
+    let reason = DisconnectReason::Requested;
+    assert!(of_one.ends().eq([(Initiator::Remote, reason, 1)]));
+    assert!(of_two.ends().eq([(Initiator::Local, reason, 1)]));
+    let count = |stats: &Stats, direction, name| {
+        let mut all = stats.messages();
+        let row = all.find(|one| one.direction == direction && one.name == name);
+        row.map(|one| (one.protocol.to_owned(), one.messages, one.bytes))
+    };
+    for name in ["Hello", "Status"] {
+        let sent = count(of_one, Direction::Outbound, name);
+        assert!(sent.is_some(), "{name}");
+        assert_eq!(sent, count(of_two, Direction::Inbound, name));
+    }
+    let goodbye = Some(("Wire".to_owned(), 1, 2));
+    assert_eq!(count(of_two, Direction::Outbound, "Disconnect"), goodbye);
+    assert_eq!(count(of_one, Direction::Inbound, "Disconnect"), goodbye);
 }
 
 #[tokio::test]

@@ -1,11 +1,13 @@
 //! Prometheus metrics, under Besu's names where Besu has them.
 //!
 //! `table` lists every metric; counters and gauges of other crates are recorded where they happen, those here are
-//! sampled from the chain, the pool and the allocator whenever the metrics are rendered.
+//! sampled from the chain, the pool, the network and the allocator whenever the metrics are rendered.
 
+mod peers;
 mod push;
 mod table;
 
+pub(crate) use peers::{PeerMetrics, PeerMetricsSlot};
 pub(crate) use push::Gateway;
 
 use super::config::MetricsConfig;
@@ -30,6 +32,7 @@ pub(super) struct Metrics {
     process: metrics_process::Collector,
     listen: Option<SocketAddr>,
     push: Option<Gateway>,
+    peers: PeerMetricsSlot,
 }
 
 /// Starts recording, if metrics are enabled.
@@ -52,10 +55,16 @@ pub(super) fn install(config: &MetricsConfig) -> Result<Option<Metrics>> {
         process: metrics_process::Collector::default(),
         listen: config.listen,
         push: config.push.clone(),
+        peers: PeerMetricsSlot::default(),
     }))
 }
 
 impl Metrics {
+    /// Where the network puts its sources once it has started.
+    pub(super) fn peers(&self) -> PeerMetricsSlot {
+        Arc::clone(&self.peers)
+    }
+
     /// Serves them, pushes them, or both.
     pub(super) fn start(
         self,
@@ -68,6 +77,7 @@ impl Metrics {
             process,
             listen,
             push,
+            peers,
         } = self;
         // The backend keeps the closure, so the closure must not keep the backend.
         let sampled = Arc::downgrade(backend);
@@ -79,6 +89,9 @@ impl Metrics {
             sample_chain(&backend);
             sample_state(backend.chain());
             sample_pool(&backend);
+            if let Some(peers) = peers.get() {
+                peers.sample();
+            }
             sample_allocator();
             recorder.run_upkeep();
             recorder.render()
@@ -137,7 +150,6 @@ fn sample_chain(backend: &Backend) {
         ("ethereum_blockchain_safe_block", number_of(chain.safe())),
         ("ethereum_peer_count", backend.peer_count()),
         ("ethereum_peer_limit", peer_limit),
-        ("besu_peers_pending_peer_requests_current", 0),
         (
             "besu_synchronizer_in_sync",
             u64::from(backend.sync_status() == SyncStatus::Current),

@@ -16,6 +16,7 @@ mod hooks;
 mod pool;
 
 use super::config::{PeersConfig, StaticNodesFile};
+use super::metrics::PeerMetrics;
 use eyre::{Result, WrapErr, ensure, eyre};
 use niwaki_chain::{Chain, Consensus, HeadChange, StoredHeader};
 use niwaki_network::peers::{BanTarget, Event};
@@ -129,6 +130,12 @@ impl Peers {
             serving,
             gossip,
         })
+    }
+
+    /// Where the metrics of the network and of the sync come from.
+    pub(super) fn metrics(&self) -> PeerMetrics {
+        let status = Box::new(self.sync.reporter());
+        PeerMetrics::new(&self.network, status, Box::new(self.sync.timer()))
     }
 
     /// Says goodbye to all peers and stops.

@@ -1,7 +1,7 @@
 //! The log as an operator reads it: each line of docs/node.md, when it is written and what it holds.
 
 use crate::engine::{ZERO, build, hash, send_fork_choice, send_payload, state};
-use crate::running::{Node, post, request};
+use crate::running::{Node, post};
 use crate::support::{HEAD, TestDir, chain_file};
 use serde_json::{Value, json};
 
@@ -15,10 +15,7 @@ fn began<'a>(node: &'a Node, message: &str) -> Vec<&'a Value> {
 
 /// The value of the metric `name`, with its labels.
 fn metric(node: &Node, labelled: &str) -> Option<f64> {
-    let services = node.result("net_services", json!([]));
-    let port = services["metrics"]["port"].as_str().unwrap().to_owned();
-    let address = format!("127.0.0.1:{port}").parse().unwrap();
-    let (_, body) = request(address, "GET", "/metrics", "", &[]);
+    let body = node.metrics();
     let line = body.lines().find_map(|line| line.strip_prefix(labelled))?;
     line.trim().parse().ok()
 }

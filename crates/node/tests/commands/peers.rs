@@ -205,3 +205,71 @@ fn the_public_key_is_that_of_the_key_file_and_the_address_belongs_to_it() {
     let refused = dir.run(&format!("public-key export {flag}"), &[]);
     refused.failed(&["broken", "64 hex digits"]);
 }
+
+/// The metrics of the network and of the sync that docs/metrics.md has.
+fn network_metrics() -> Vec<&'static str> {
+    const PAGE: &str = include_str!("../../../../docs/metrics.md");
+    let names = PAGE.lines().filter_map(|line| line.strip_prefix("| `"));
+    let names = names.filter_map(|line| line.split('`').next());
+    let is_ours = |name: &&str| {
+        ["besu_network_", "besu_peers_", "besu_synchronizer_"]
+            .iter()
+            .any(|prefix| name.starts_with(prefix))
+            || ["ethereum_peer", "niwaki_discovery", "niwaki_sync_"]
+                .iter()
+                .any(|prefix| name.starts_with(prefix))
+    };
+    names.filter(is_ours).collect()
+}
+
+#[test]
+fn a_scrape_of_a_node_that_synced_from_two_peers_has_each_row_of_network_and_sync() {
+    const DISCOVERING: &str = "--p2p-enabled --p2p-interface=127.0.0.1 --p2p-port=0 --bootnodes= \
+                               --metrics-enabled --metrics-port=0";
+    let sources = [node(), node()];
+    let sink = Node::start(TestDir::new(), DISCOVERING);
+    for source in &sources {
+        sink.result("admin_addPeer", two_enode(source));
+    }
+    peers(&sink, 2);
+    while send_fork_choice(&sink, HEAD) != "VALID" {
+        std::thread::yield_now();
+    }
+    for peers_left in [1, 0] {
+        let enode = two_enode(&sources[peers_left]);
+        assert_eq!(sink.result("admin_removePeer", enode), true);
+        peers(&sink, peers_left);
+    }
+    // These are counted in their own time.
+    let ended =
+        r#"besu_peers_disconnected_total{initiator="local",disconnectReason="REQUESTED"} 2"#;
+    let reached =
+        r#"besu_synchronizer_chain_download_pipeline_restarts_total{reason="complete"} 1"#;
+    let searched = "besu_network_discv5_discovery_round_total{outcome=\"success\"} 0";
+    let mut scrape = sink.metrics();
+    while !scrape.contains(ended) || !scrape.contains(reached) || scrape.contains(searched) {
+        scrape = sink.metrics();
+    }
+    let names = network_metrics();
+    assert!(names.len() >= 36, "{}", names.len());
+    for name in names {
+        let has = |line: &str| {
+            let rest = line.strip_prefix(name);
+            rest.is_some_and(|rest| rest.starts_with([' ', '{', '_']))
+        };
+        assert!(scrape.lines().any(has), "{name} is missing in {scrape}");
+    }
+    for row in [
+        "besu_peers_connected_total 2",
+        "besu_network_rlpx_outbound_connect_attempts_total{source=\"static\"} 2",
+        "besu_network_rlpx_connect_outcome_total{result=\"connected\"} 2",
+        "besu_peers_peer_count_by_client{client=\"Niwaki\"} 0",
+        "besu_network_p2p_messages_inbound_total{protocol=\"eth/72\",name=\"Status\",code=\"0\"} 2",
+        "besu_synchronizer_chain_download_pipeline_processed_total{step=\"importBlock\"} 54",
+        "besu_synchronizer_sync_duration_count{name=\"TOTAL_SYNC_DURATION\"} 1",
+        "besu_peers_inflight_request_gauge{taskName=\"GetBodiesFromPeerTask\"} 0",
+        "niwaki_sync_stalled{reason=\"no_peers\"} 0",
+    ] {
+        assert!(scrape.contains(row), "{row} is missing in {scrape}");
+    }
+}

@@ -140,6 +140,14 @@ impl Node {
     }
 
     /// The response to an Engine API call with a token.
+    /// What Prometheus gets.
+    pub(crate) fn metrics(&self) -> String {
+        let services = self.result("net_services", json!([]));
+        let port = services["metrics"]["port"].as_str().unwrap();
+        let address = format!("127.0.0.1:{port}").parse().unwrap();
+        request(address, "GET", "/metrics", "", &[]).1
+    }
+
     pub(crate) fn engine_call(&self, method: &str, params: Value) -> Value {
         let request = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
         let token = format!("Bearer {}", self.token());

@@ -226,6 +226,10 @@ impl<'s, 'c> Blocks<'s, 'c> {
         if count > 0 && matches!(outcome, Outcome::Items { .. }) {
             self.has_come = true;
             self.body_bytes = (7 * self.body_bytes + bytes / count) / 8;
+            let count = count as u64;
+            self.context.report(|progress, _| {
+                progress.update(|status| status.all_bodies += count);
+            });
         }
         outcome
     }

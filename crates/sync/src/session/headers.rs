@@ -181,6 +181,7 @@ impl<'s, 'c> Headers<'s, 'c> {
         self.context.report(|progress, _| {
             progress.update(|status| {
                 status.headers += count;
+                status.all_headers += count;
                 status.lowest_header = Some(lowest);
             });
         });

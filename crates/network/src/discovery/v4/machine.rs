@@ -153,6 +153,11 @@ impl Machine {
         self.table.len()
     }
 
+    /// How many requests wait for their answers.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.pings.len() + self.queries.len() + self.records.deadlines().count()
+    }
+
     /// The node's record changed.
     pub(crate) fn set_record(&mut self, record: Record) {
         self.record = record;

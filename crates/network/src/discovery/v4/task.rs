@@ -5,7 +5,7 @@
 
 use super::machine::{Action, Dropped, Machine};
 use super::sockets::Sockets;
-use super::wire::MAX_PACKET_BYTES;
+use super::wire::{MAX_PACKET_BYTES, PACKET_NAMES, packet_index};
 use super::{Contact, DiscoveryEvent, Now};
 use crate::key::NodeKey;
 use crate::node::{Host, Node};
@@ -47,6 +47,9 @@ pub struct DiscoveryConfig {
 #[derive(Debug, Default)]
 struct Figures {
     table_len: AtomicUsize,
+    in_flight: AtomicUsize,
+    /// In the order of [`PACKET_NAMES`]: received, sent.
+    packets: [[AtomicU64; 2]; PACKET_NAMES.len()],
     /// In the order of [`Dropped::ALL`].
     dropped: [AtomicU64; Dropped::ALL.len()],
 }
@@ -59,6 +62,21 @@ impl V4Figures {
     /// How many nodes are in the table.
     pub fn table_len(&self) -> usize {
         self.0.table_len.load(Ordering::Relaxed)
+    }
+
+    /// How many requests wait for their answers.
+    pub fn in_flight(&self) -> usize {
+        self.0.in_flight.load(Ordering::Relaxed)
+    }
+
+    /// How many packets came and could be read, and how many were sent, by their names.
+    pub fn packets(&self) -> [[(&'static str, u64); 2]; PACKET_NAMES.len()] {
+        let mut counts = self.0.packets.iter();
+        PACKET_NAMES.map(|name| {
+            let counts = counts.next().map(|both| both.each_ref());
+            let load = |count: &AtomicU64| (name, count.load(Ordering::Relaxed));
+            counts.map_or([(name, 0); 2], |both| both.map(load))
+        })
     }
 
     /// How many packets were dropped, by reason.
@@ -201,7 +219,11 @@ impl Task {
                 received = self.sockets.receive(&mut buffer) => match received {
                     Ok((length, from)) => {
                         let data = buffer.get(..length).unwrap_or_default();
-                        if let Err(reason) = self.machine.receive(from, data, self.now()) {
+                        let received = self.machine.receive(from, data, self.now());
+                        if received != Err(Dropped::Malformed) {
+                            self.count_packet(data, 0);
+                        }
+                        if let Err(reason) = received {
                             self.count(reason);
                         }
                     }
@@ -229,7 +251,10 @@ impl Task {
     async fn act(&mut self) {
         for action in self.machine.take_actions() {
             match action {
-                Action::Send { to, packet } => self.sockets.send(to, &packet).await,
+                Action::Send { to, packet } => {
+                    self.count_packet(&packet, 1);
+                    self.sockets.send(to, &packet).await;
+                }
                 Action::Report(event) => {
                     let is_found = matches!(event, DiscoveryEvent::Found(_));
                     // What others say of our address may not take the room of found nodes.
@@ -244,11 +269,21 @@ impl Task {
         self.machine.set_wanting(is_wanting, now);
         let length = self.machine.table_len();
         self.figures.table_len.store(length, Ordering::Relaxed);
+        let in_flight = self.machine.in_flight();
+        self.figures.in_flight.store(in_flight, Ordering::Relaxed);
     }
 
     fn count(&self, reason: Dropped) {
         let mut counts = Dropped::ALL.into_iter().zip(&self.figures.dropped);
         if let Some((_, count)) = counts.find(|(counted, _)| *counted == reason) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Counts a packet that came (0) or goes (1).
+    fn count_packet(&self, packet: &[u8], way: usize) {
+        let row = packet_index(packet).and_then(|index| self.figures.packets.get(index));
+        if let Some(count) = row.and_then(|row| row.get(way)) {
             count.fetch_add(1, Ordering::Relaxed);
         }
     }

@@ -37,6 +37,22 @@ const NEIGHBORS: u8 = 4;
 const ENR_REQUEST: u8 = 5;
 const ENR_RESPONSE: u8 = 6;
 
+/// The names of the packets in metrics (Besu's), in the order of their types.
+pub(crate) const PACKET_NAMES: [&str; 6] = [
+    "PING",
+    "PONG",
+    "FIND_NEIGHBORS",
+    "NEIGHBORS",
+    "ENR_REQUEST",
+    "ENR_RESPONSE",
+];
+
+/// Where the type of a packet stands in [`PACKET_NAMES`].
+pub(crate) fn packet_index(packet: &[u8]) -> Option<usize> {
+    let index = packet.get(HEAD)?.checked_sub(PING)?;
+    Some(usize::from(index))
+}
+
 /// The version that pings carry. That of others is not looked at (EIP-8).
 const VERSION: u64 = 4;
 

@@ -45,6 +45,7 @@ impl Network {
         let (list, peers) = watch::channel(Arc::from(ours.clone()));
         let (sender, reports) = mpsc::unbounded_channel();
         let (gossip, batches) = super::start(Links {
+            stats: Arc::default(),
             peers,
             events: event_receiver,
             pool,

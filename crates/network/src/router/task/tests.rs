@@ -4,6 +4,7 @@ use super::*;
 use crate::peer::InboundRequest;
 use crate::peer::tests::{Side, chain, sessions};
 use crate::router::{GivenUp, Need, TryEnd};
+use crate::stats::{RequestStats, Timed};
 use crate::wire::{Answer, EthVersion, Items};
 use niwaki_primitives::B256;
 use tokio::sync::mpsc;
@@ -15,6 +16,7 @@ struct Network {
     _ours: Vec<Side>,
     list: Option<watch::Sender<Arc<[Arc<Peer>]>>>,
     reports: mpsc::UnboundedReceiver<Event>,
+    stats: Arc<Stats>,
 }
 
 impl Network {
@@ -31,7 +33,9 @@ impl Network {
         }
         let (list, receiver) = watch::channel(Arc::from(list));
         let (sender, reports) = mpsc::unbounded_channel();
-        let router = super::start(receiver, move |event| sender.send(event).unwrap());
+        let stats = Arc::<Stats>::default();
+        let report = move |event| sender.send(event).unwrap();
+        let router = super::start(receiver, report, Arc::clone(&stats));
         tokio::task::yield_now().await;
         Self {
             router,
@@ -39,7 +43,12 @@ impl Network {
             _ours: ours,
             list: Some(list),
             reports,
+            stats,
         }
+    }
+
+    fn requests(&self) -> RequestStats {
+        self.stats.requests(AskKind::Bodies)
     }
 
     /// A job for bodies.
@@ -103,14 +112,23 @@ async fn given_up(job: &mut Job) -> Vec<GivenUp> {
 #[tokio::test(start_paused = true)]
 async fn a_job_is_asked_delivered_checked_and_done_and_its_bytes_are_counted() {
     let mut network = Network::start(1).await;
+    let (sender, mut times) = mpsc::unbounded_channel();
+    let timer = move |what, took| sender.send((what, took)).unwrap();
+    network.stats.set_timer(timer);
     let mut job = network.bodies(3);
     let (_, request) = network.asked().await;
+    assert_eq!(network.requests().in_flight, 1);
     let Request::Bodies(hashes) = &request.request else {
         panic!("{:?}", request.request);
     };
     assert_eq!(hashes.len(), 3);
     answer_empty_bodies(request, 3);
     let delivery = delivery(&mut job).await;
+    assert_eq!(network.requests(), RequestStats::default());
+    let timed = Timed::Request(AskKind::Bodies);
+    let (what, took) = times.try_recv().unwrap();
+    // Time stands still but for the ticks of the router.
+    assert!(what == timed && took <= TICK, "{what:?} {took:?}");
     assert_eq!(delivery.items, 0..3);
     let Answer::Bodies(bodies) = &delivery.answer else {
         panic!("{:?}", delivery.answer);
@@ -183,6 +201,11 @@ async fn a_peer_that_does_not_answer_loses_the_request_and_its_late_answer_is_no
     let given_up = given_up(&mut job).await;
     let ends: Vec<TryEnd> = given_up[0].tries.iter().map(|one| one.end).collect();
     assert_eq!(ends, [TryEnd::Empty, TryEnd::Timeout]);
+    let expected = RequestStats {
+        timeouts: 1,
+        ..RequestStats::default()
+    };
+    assert_eq!(network.requests(), expected);
     answer_empty_bodies(late, 1);
     let mut job = network.bodies(1);
     let (_, request) = network.asked().await;
@@ -253,4 +276,21 @@ async fn when_the_network_stops_its_jobs_end_and_none_begins() {
     };
     let refused = network.router.start(ask, |_| Request::Bodies(vec![]));
     assert_eq!(refused.unwrap_err(), JobError::Stopped);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_its_caller_finds_wrong_counts_once() {
+    let mut network = Network::start(1).await;
+    let mut job = network.bodies(1);
+    let (_, request) = network.asked().await;
+    answer_empty_bodies(request, 1);
+    let delivery = delivery(&mut job).await;
+    for _ in 0..2 {
+        job.outcome(&delivery.id, Outcome::Wrong(Conduct::Lie));
+    }
+    let expected = RequestStats {
+        wrong: 1,
+        ..RequestStats::default()
+    };
+    assert_eq!(network.requests(), expected);
 }

@@ -1,0 +1,254 @@
+//! Metrics of the network and of the sync, read from what they count whenever the metrics are rendered.
+
+use super::{set, set_for};
+use metrics::{Histogram, counter, gauge, histogram};
+use niwaki_network::router::AskKind;
+use niwaki_network::{Direction, DiscoveryFigures, Network, Peer, Stats, Timed};
+use niwaki_sync::{STALLS, SyncStatus, SyncTime};
+use std::sync::{Arc, OnceLock};
+
+/// The sources, once there is a network.
+pub(crate) type PeerMetricsSlot = Arc<OnceLock<PeerMetrics>>;
+
+/// How far the sync is.
+pub(crate) type StatusSource = Box<dyn Fn() -> SyncStatus + Send + Sync>;
+/// The times that the sync has measured since the last call.
+pub(crate) type TimeSource = Box<dyn Fn() -> Vec<SyncTime> + Send + Sync>;
+
+/// Names that clients give themselves, before the first slash, and what Besu calls them. All others are one.
+const CLIENTS: [(&str, &str); 8] = [
+    ("besu", "Besu"),
+    ("erigon", "Erigon"),
+    ("ethrex", "Ethrex"),
+    ("geth", "Geth"),
+    ("nethermind", "Nethermind"),
+    ("nimbus-eth1", "Nimbus"),
+    ("niwaki", "Niwaki"),
+    ("reth", "Reth"),
+];
+const OTHER_CLIENT: &str = "Unknown";
+
+/// The packets of discovery v4 that begin an exchange.
+const INTERACTIONS: [&str; 3] = ["PING", "FIND_NEIGHBORS", "ENR_REQUEST"];
+
+/// Where the metrics come from.
+pub(crate) struct PeerMetrics {
+    network: Arc<Network>,
+    sync_status: StatusSource,
+    sync_times: TimeSource,
+}
+
+impl PeerMetrics {
+    /// From now on times are recorded; all else is read by `sample`.
+    pub(crate) fn new(
+        network: &Arc<Network>,
+        sync_status: StatusSource,
+        sync_times: TimeSource,
+    ) -> Self {
+        let name = "besu_peers_request_time";
+        let of_kind = |kind: AskKind| histogram!(name, "taskName" => kind.task_name());
+        let requests: Vec<(AskKind, Histogram)> =
+            made_kinds().map(|kind| (kind, of_kind(kind))).collect();
+        let lookups = histogram!("besu_network_discv5_discovery_round_duration_seconds");
+        network.stats().set_timer(move |what, took| match what {
+            Timed::Request(kind) => {
+                let mut all = requests.iter();
+                if let Some((_, times)) = all.find(|(of, _)| *of == kind) {
+                    times.record(took);
+                }
+            }
+            Timed::Lookup => lookups.record(took),
+        });
+        Self {
+            network: Arc::clone(network),
+            sync_status,
+            sync_times,
+        }
+    }
+
+    pub(super) fn sample(&self) {
+        sample_peers(&self.network.peers().borrow());
+        sample_connections(self.network.stats());
+        sample_requests(self.network.stats());
+        sample_messages(self.network.stats());
+        sample_discovery(&self.network.discovery());
+        sample_sync(&(self.sync_status)());
+        (self.sync_times)().into_iter().for_each(record);
+    }
+}
+
+/// What is asked for: nothing of `snap` yet.
+fn made_kinds() -> impl Iterator<Item = AskKind> {
+    AskKind::ALL
+        .into_iter()
+        .filter(|kind| *kind <= AskKind::Cells)
+}
+
+fn client_of(name: &str) -> &'static str {
+    let own = name.split('/').next().unwrap_or_default();
+    let mut known = CLIENTS.iter();
+    let known = known.find(|(client, _)| own.eq_ignore_ascii_case(client));
+    known.map_or(OTHER_CLIENT, |(_, shown)| shown)
+}
+
+fn sample_peers(peers: &[Arc<Peer>]) {
+    let shown = CLIENTS.iter().map(|(_, shown)| *shown);
+    for client in shown.chain([OTHER_CLIENT]) {
+        let of_client = |peer: &&Arc<Peer>| client_of(&peer.info.client) == client;
+        let count = peers.iter().filter(of_client).count();
+        set_for("besu_peers_peer_count_by_client", "client", client, count);
+    }
+    let has_snap = |peer: &&Arc<Peer>| {
+        let mut capabilities = peer.info.capabilities.iter();
+        capabilities.any(|one| one.name == "snap")
+    };
+    let snap = peers.iter().filter(has_snap).count();
+    set("ethereum_peer_count_snap_server", snap as u64);
+}
+
+fn sample_connections(stats: &Stats) {
+    set("ethereum_peer_count_incomplete", stats.incomplete());
+    counter!("besu_peers_connected_total").absolute(stats.connected());
+    counter!("besu_peers_internal_exception_total").absolute(stats.panics());
+    for (initiator, reason, count) in stats.ends() {
+        let (initiator, reason) = (initiator.name(), reason.name());
+        let name = "besu_peers_disconnected_total";
+        counter!(name, "initiator" => initiator, "disconnectReason" => reason).absolute(count);
+    }
+    for (source, count) in stats.dials() {
+        let name = "besu_network_rlpx_outbound_connect_attempts_total";
+        counter!(name, "source" => source.name()).absolute(count);
+    }
+    for (result, count) in stats.dial_results() {
+        let name = "besu_network_rlpx_connect_outcome_total";
+        counter!(name, "result" => result).absolute(count);
+    }
+}
+
+fn sample_requests(stats: &Stats) {
+    let waiting = stats.waiting_requests();
+    set("besu_peers_pending_peer_requests_current", waiting);
+    for kind in made_kinds() {
+        let requests = stats.requests(kind);
+        let task = kind.task_name();
+        let in_flight = usize::try_from(requests.in_flight).unwrap_or(usize::MAX);
+        let name = "besu_peers_inflight_request_gauge";
+        set_for(name, "taskName", task, in_flight);
+        let timeouts = requests.timeouts;
+        counter!("besu_peers_timeout_total", "taskName" => task).absolute(timeouts);
+        let wrong = requests.wrong;
+        counter!("besu_peers_invalid_response_total", "taskName" => task).absolute(wrong);
+    }
+}
+
+fn sample_messages(stats: &Stats) {
+    for count in stats.messages() {
+        let (messages, bytes) = match count.direction {
+            Direction::Inbound => (
+                "besu_network_p2p_messages_inbound_total",
+                "besu_network_p2p_bytes_inbound_total",
+            ),
+            Direction::Outbound => (
+                "besu_network_p2p_messages_outbound_total",
+                "besu_network_p2p_bytes_outbound_total",
+            ),
+        };
+        for (metric, value) in [(messages, count.messages), (bytes, count.bytes)] {
+            let protocol = count.protocol.to_owned();
+            let code = count.code.to_string();
+            counter!(metric, "protocol" => protocol, "name" => count.name, "code" => code)
+                .absolute(value);
+        }
+    }
+}
+
+fn sample_discovery(figures: &DiscoveryFigures) {
+    for (verdict, count) in [
+        ("dialled", figures.found),
+        ("dialled_last", figures.unchecked),
+        ("other_chain", figures.other_chain),
+    ] {
+        counter!("niwaki_discovery_found_total", "verdict" => verdict).absolute(count);
+    }
+    if let Some(table) = figures.v4_table {
+        set("besu_network_discv4_known_peers_current", table as u64);
+        let name = "besu_network_discovery_inflight_interactions_current";
+        set(name, figures.v4_in_flight as u64);
+    }
+    for (reason, count) in &figures.v4_dropped {
+        let name = "besu_network_discovery_packets_dropped_total";
+        counter!(name, "reason" => reason.name()).absolute(*count);
+    }
+    for [(name, inbound), (_, outbound)] in figures.v4_packets.iter().copied() {
+        let metric = "besu_network_discovery_messages_inbound_total";
+        counter!(metric, "name" => name).absolute(inbound);
+        let metric = "besu_network_discovery_messages_outbound_total";
+        counter!(metric, "name" => name).absolute(outbound);
+        if INTERACTIONS.contains(&name) {
+            let metric = "besu_network_discovery_interaction_count_total";
+            counter!(metric, "type" => name).absolute(outbound);
+        }
+    }
+    for (name, nodes) in [
+        ("besu_network_discv5_total_nodes_current", figures.v5_table),
+        ("besu_network_discv5_live_nodes_current", figures.v5_live),
+    ] {
+        if let Some(nodes) = nodes {
+            set(name, nodes as u64);
+        }
+    }
+    if let Some(lookups) = figures.v5_lookups {
+        for (outcome, count) in ["success", "failure"].into_iter().zip(lookups) {
+            let name = "besu_network_discv5_discovery_round_total";
+            counter!(name, "outcome" => outcome).absolute(count);
+        }
+    }
+}
+
+fn sample_sync(status: &SyncStatus) {
+    for (step, count) in [
+        ("downloadHeaders", status.all_headers),
+        ("downloadBodies", status.all_bodies),
+        ("importBlock", status.imported),
+    ] {
+        let name = "besu_synchronizer_chain_download_pipeline_processed_total";
+        counter!(name, "step" => step).absolute(count);
+    }
+    for (reason, count) in [("complete", status.reached), ("error", status.all_failures)] {
+        let name = "besu_synchronizer_chain_download_pipeline_restarts_total";
+        counter!(name, "reason" => reason).absolute(count);
+    }
+    for reason in STALLS {
+        let is_stalled = status.stall == Some(reason);
+        gauge!("niwaki_sync_stalled", "reason" => reason).set(f64::from(u8::from(is_stalled)));
+    }
+}
+
+fn record(time: SyncTime) {
+    let duration = "besu_synchronizer_sync_duration";
+    match time {
+        SyncTime::Task(state, took) => {
+            histogram!("besu_synchronizer_task", "taskName" => state.name()).record(took);
+        }
+        SyncTime::Download(took) => {
+            histogram!(duration, "name" => "CHAIN_DOWNLOAD_DURATION").record(took);
+        }
+        SyncTime::Total(took) => {
+            histogram!(duration, "name" => "TOTAL_SYNC_DURATION").record(took);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_name_that_a_peer_gives_itself_makes_a_label() {
+        assert_eq!(client_of("Geth/v1.17.8-stable/linux-amd64/go1.25"), "Geth");
+        assert_eq!(client_of("besu"), "Besu");
+        for other in ["", "gethx/1", "/Geth", "x".repeat(300).as_str()] {
+            assert_eq!(client_of(other), OTHER_CLIENT);
+        }
+    }
+}
