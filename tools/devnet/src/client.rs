@@ -5,6 +5,7 @@ use eyre::{Result, WrapErr, ensure, eyre};
 use niwaki_primitives::{B256, Bytes};
 use niwaki_rpc::JwtSecret;
 use serde_json::{Value, json};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 /// A client with a large genesis file reads it before it opens its ports.
@@ -21,12 +22,24 @@ pub(crate) struct Client {
 }
 
 impl Client {
+    /// A client with its ports on 127.0.0.1.
     pub(crate) fn new(name: &'static str, rpc: u16, engine: u16, secret: JwtSecret) -> Self {
+        let at = |port| (Ipv4Addr::LOCALHOST, port).into();
+        Self::at(name, at(rpc), at(engine), secret)
+    }
+
+    /// A client whose JSON-RPC and Engine API have these addresses.
+    pub(crate) fn at(
+        name: &'static str,
+        rpc: SocketAddr,
+        engine: SocketAddr,
+        secret: JwtSecret,
+    ) -> Self {
         Self {
             name,
             agent: agent(),
-            rpc: format!("http://127.0.0.1:{rpc}"),
-            engine: format!("http://127.0.0.1:{engine}"),
+            rpc: format!("http://{rpc}"),
+            engine: format!("http://{engine}"),
             secret,
         }
     }

@@ -14,6 +14,7 @@
 //! | `gossip` | transactions at a rate, spread over several nodes |
 //! | `floods` | attackers beside a node that imports blocks |
 //! | `devp2p` | go-ethereum's own test suites for peers |
+//! | `hive` | a simulator of hive, with processes in the place of containers |
 //! | `chain` | chains to give to a source, built here or read |
 //! | `node` | a node of a scenario |
 //! | `findings` | figures and claims, printed and as JSON |
@@ -26,6 +27,7 @@ mod findings;
 mod floods;
 mod follow;
 mod gossip;
+mod hive;
 mod kill;
 mod node;
 mod sync;
@@ -62,6 +64,8 @@ enum Scenario {
     Floods(floods::FloodsOptions),
     /// Run go-ethereum's test suites for eth and discovery against a node.
     Devp2p(devp2p::Devp2pOptions),
+    /// Run a simulator of hive against niwaki and geth as local processes.
+    Hive(hive::HiveOptions),
 }
 
 /// The programs that a scenario starts.
@@ -111,5 +115,6 @@ pub(crate) fn run(options: &PeersOptions) -> Result<()> {
         Scenario::Gossip(options) => gossip::run(options),
         Scenario::Floods(options) => floods::run(options),
         Scenario::Devp2p(options) => devp2p::run(options),
+        Scenario::Hive(options) => hive::run(options),
     }
 }

@@ -339,7 +339,7 @@ fn command(
 }
 
 /// Starts `command` in `folder`, with its output appended to the file `log` there.
-fn spawn(mut command: Command, folder: &Path) -> Result<Child> {
+pub(crate) fn spawn(mut command: Command, folder: &Path) -> Result<Child> {
     let log = OpenOptions::new()
         .create(true)
         .append(true)

@@ -149,11 +149,11 @@ fn start(options: &Devp2pOptions, suite: Suite, chain: &Path, folder: &Path) -> 
 }
 
 /// What a suite printed, and how it ended.
-struct Output {
-    text: String,
-    is_success: bool,
+pub(super) struct Output {
+    pub(super) text: String,
+    pub(super) is_success: bool,
     /// It ended by itself.
-    is_over: bool,
+    pub(super) is_over: bool,
 }
 
 fn run_suite(
@@ -217,11 +217,13 @@ fn run_suite(
 }
 
 /// Runs a command with its output in a file, and ends it if it takes too long: a suite waits for ever for some answers.
-fn finish(mut command: Command, log: &Path, limit: Duration) -> Result<Output> {
+pub(super) fn finish(mut command: Command, log: &Path, limit: Duration) -> Result<Output> {
     let file = std::fs::File::create(log)?;
     command.stdin(Stdio::null());
     command.stdout(file.try_clone()?).stderr(file);
-    let mut child = command.spawn().wrap_err("can't run devp2p")?;
+    let mut child = command
+        .spawn()
+        .wrap_err_with(|| format!("can't run {}", command.get_program().display()))?;
     let began = Instant::now();
     let status = loop {
         if let Some(status) = child.try_wait()? {

@@ -12,6 +12,8 @@ pub(super) struct Findings {
     figures: Vec<(String, f64, &'static str)>,
     claims: Vec<(String, bool)>,
     texts: Map<String, Value>,
+    /// Further fields of the JSON alone.
+    attached: Map<String, Value>,
 }
 
 impl Findings {
@@ -41,6 +43,11 @@ impl Findings {
         self.texts.insert(what.into(), Value::from(text.into()));
     }
 
+    /// Notes something that is written as a field of the JSON, but not printed.
+    pub(super) fn attach(&mut self, field: &str, value: Value) {
+        self.attached.insert(field.into(), value);
+    }
+
     /// Notes whether something that must hold does.
     pub(super) fn claim(&mut self, what: impl Into<String>, holds: bool) {
         self.claims.push((what.into(), holds));
@@ -67,12 +74,15 @@ impl Findings {
             .map(|(what, value, unit)| json!({ "what": what, "value": value, "unit": unit }));
         let claims = self.claims.iter();
         let claims = claims.map(|(what, holds)| json!({ "claim": what, "holds": holds }));
-        let report = json!({
+        let mut report = json!({
             "scenario": scenario,
             "about": self.texts,
             "figures": figures.collect::<Vec<_>>(),
             "claims": claims.collect::<Vec<_>>(),
         });
+        for (field, value) in &self.attached {
+            report[field] = value.clone();
+        }
         write_json(path, &report)?;
         let failed = self.claims.iter().filter(|(_, holds)| !holds).count();
         ensure!(!self.claims.is_empty(), "{scenario} claims nothing");
