@@ -9,6 +9,7 @@
 use niwaki_network::gossip::PoolView;
 use niwaki_network::wire::{BlockRange, EthVersion};
 use niwaki_network::{BootNode, DiscoverySettings, LocalChain, Network, NetworkConfig, NodeKey};
+use niwaki_primitives::U256;
 use niwaki_rules::{Network as BuiltIn, fork_filter};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
@@ -29,6 +30,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             latest: 0,
             latest_hash: genesis,
         },
+        total_difficulty: U256::ZERO,
         is_merged: true,
     };
     let config = NetworkConfig {
@@ -36,7 +38,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         listen: Some((Ipv4Addr::LOCALHOST, port).into()),
         listen_also: None,
         client: "discover".into(),
-        versions: EthVersion::ALL.to_vec(),
+        versions: EthVersion::CURRENT.to_vec(),
         max_peers: 50,
         inbound_percent: 50,
         static_nodes: Vec::new(),

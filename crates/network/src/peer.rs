@@ -24,8 +24,7 @@ use crate::rlpx::{Capability, DisconnectReason};
 use crate::stats::Stats;
 use crate::wire::{Announcement, BlockRange, EthVersion, Request, RequestKind, Status, number};
 pub(crate) use budget::{Budget, Room};
-use niwaki_primitives::B256;
-use niwaki_primitives::Bytes;
+use niwaki_primitives::{B256, Bytes, U256};
 use niwaki_rules::ForkFilter;
 use outbox::Outbox;
 use pending::Pending;
@@ -48,6 +47,8 @@ pub struct LocalChain {
     pub forks: ForkFilter,
     /// The blocks that this node has with bodies and receipts.
     pub range: BlockRange,
+    /// The total difficulty of the last block, which peers before eth/69 get to know; zero if it is not known.
+    pub total_difficulty: U256,
     /// Whether blocks come from a consensus client; then no peer may send them unasked.
     pub is_merged: bool,
 }
@@ -61,6 +62,10 @@ impl LocalChain {
             genesis: self.genesis,
             fork_id: self.forks.current(),
             range: self.range,
+            total_difficulty: match version.has_ranges() {
+                true => U256::ZERO,
+                false => self.total_difficulty,
+            },
         }
     }
 }
@@ -148,10 +153,12 @@ impl Peer {
         self.outbox.gossip(number::TRANSACTIONS, message);
     }
 
-    /// Says which blocks this node has.
+    /// Says which blocks this node has, if the version of the connection has such a message.
     pub fn send_range(&self, range: BlockRange) {
-        self.outbox
-            .control(number::BLOCK_RANGE_UPDATE, range.encode());
+        if self.info.version.has_ranges() {
+            self.outbox
+                .control(number::BLOCK_RANGE_UPDATE, range.encode());
+        }
     }
 
     /// Ends the connection; the peer gets the reason.

@@ -1,4 +1,4 @@
-//! The messages of `eth`, versions 69 to 72, as values: written and read, each within its limits.
+//! The messages of `eth`, versions 66 to 72, as values: written and read, each within its limits.
 //!
 //! | file | what it is |
 //! |---|---|
@@ -9,7 +9,7 @@
 //! | `response` | the answers |
 //! | `gossip` | transactions, and announcements of them |
 //!
-//! Spec: devp2p `caps/eth.md`; EIP-7642 (69), EIP-7975 (70), EIP-8159 (71), EIP-8070 (72).
+//! Spec: devp2p `caps/eth.md`; EIP-2481 (66), EIP-4938 (67), EIP-5793 (68), EIP-7642 (69), EIP-7975 (70), EIP-8159 (71), EIP-8070 (72).
 
 pub(crate) mod fields;
 mod gossip;
@@ -20,6 +20,7 @@ mod status;
 
 pub(crate) use gossip::decode_transactions;
 pub use gossip::{Announced, Announcement, encode_item, encode_transactions};
+pub(crate) use request::no_node_data;
 pub use request::{BlockId, CellMask, Request, RequestKind};
 pub use response::{Answer, Items, cells_answer, put_receipt};
 pub use status::{BlockRange, EthVersion, Status, StatusError};
@@ -65,6 +66,8 @@ pub(crate) mod number {
     pub(crate) const NEW_BLOCK: u8 = 0x07;
     pub(crate) const NEW_POOLED_TRANSACTION_HASHES: u8 = 0x08;
     pub(crate) const GET_POOLED_TRANSACTIONS: u8 = 0x09;
+    pub(crate) const GET_NODE_DATA: u8 = 0x0d;
+    pub(crate) const NODE_DATA: u8 = 0x0e;
     pub(crate) const GET_RECEIPTS: u8 = 0x0f;
     pub(crate) const BLOCK_RANGE_UPDATE: u8 = 0x11;
     pub(crate) const GET_BLOCK_ACCESS_LISTS: u8 = 0x12;

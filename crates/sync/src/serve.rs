@@ -202,7 +202,7 @@ fn receipts(
         };
         let receipts = receipts.get(skipped..).unwrap_or_default();
         let room = is_cut_anywhere.then(|| SOFT_ANSWER_BYTES.saturating_sub(items.bytes()));
-        let (list, count) = receipt_list(receipts, room);
+        let (list, count) = receipt_list(receipts, version, room);
         is_last_incomplete = count < receipts.len();
         if !items.push(&list) || is_last_incomplete || items.count() == MAX_SERVED {
             break;
@@ -215,11 +215,15 @@ fn receipts(
 }
 
 /// A list of receipts, as many as fit in `room` and at least one; and how many.
-fn receipt_list(receipts: &[Receipt], room: Option<usize>) -> (Vec<u8>, usize) {
+fn receipt_list(
+    receipts: &[Receipt],
+    version: EthVersion,
+    room: Option<usize>,
+) -> (Vec<u8>, usize) {
     let (mut bytes, mut count) = (Vec::new(), 0);
     for receipt in receipts {
         let start = bytes.len();
-        put_receipt(receipt, &mut bytes);
+        put_receipt(receipt, version, &mut bytes);
         if count > 0 && room.is_some_and(|room| bytes.len() > room) {
             bytes.truncate(start);
             break;

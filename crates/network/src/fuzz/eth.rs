@@ -6,10 +6,10 @@ use crate::wire::fields::list;
 use crate::wire::{
     Announced, Announcement, Answer, BlockId, BlockRange, CellMask, EthVersion, Request,
     RequestKind, Status, cells_answer, decode_transactions, encode_item, encode_transactions,
-    limits::CELL_BYTES, put_receipt,
+    limits::CELL_BYTES, no_node_data, put_receipt,
 };
 use niwaki_primitives::rlp::{Decodable, encode};
-use niwaki_primitives::{B256, Bytes};
+use niwaki_primitives::{B256, Bytes, U256};
 use niwaki_rules::ForkId;
 use rand::Rng;
 use rand::rngs::SmallRng;
@@ -24,7 +24,7 @@ const KINDS: [(RequestKind, &str); 6] = [
 ];
 
 pub(super) fn targets() -> Vec<Target> {
-    let mut all = vec![range(), transactions()];
+    let mut all = vec![range(), transactions(), node_data()];
     for version in EthVersion::ALL {
         all.extend([status(version), announcement(version)]);
         let spoken = KINDS.iter().filter(|(kind, _)| kind.is_spoken(version));
@@ -63,10 +63,15 @@ fn status(version: EthVersion) -> Target {
         genesis,
         fork_id: fork_id.expect("it is a fork id"),
         range: BlockRange::default(),
+        total_difficulty: U256::ZERO,
     };
     let valid = move |rng: &mut SmallRng| {
-        let range = block_range(rng);
-        Status { range, ..ours }.encode()
+        let status = Status {
+            range: block_range(rng),
+            total_difficulty: U256::from(number(rng)),
+            ..ours
+        };
+        status.encode()
     };
     Target::new(
         format!("status/{}", version.number()),
@@ -109,6 +114,18 @@ fn transactions() -> Target {
         |all: &Vec<Bytes>| encode_transactions(all),
     )
     .allowed(48, 16 << 10)
+}
+
+/// The message GetNodeData of eth/66, of which only the id is kept.
+fn node_data() -> Target {
+    Target::new(
+        "request/node-data/66",
+        Form::Rlp(0),
+        |rng| list(&[&encode(number(rng)), &encode(some(rng, 20, hash))]),
+        |data| no_node_data(data).ok(),
+        // An empty answer is a request for nothing.
+        |answer: &Vec<u8>| answer.clone(),
+    )
 }
 
 fn request(kind: RequestKind, name: &str, version: EthVersion) -> Target {
@@ -214,7 +231,7 @@ fn written(id: u64, answer: &Answer, version: EthVersion) -> Vec<u8> {
                 let mut all = Vec::new();
                 receipts
                     .iter()
-                    .for_each(|receipt| put_receipt(receipt, &mut all));
+                    .for_each(|receipt| put_receipt(receipt, version, &mut all));
                 list(&[&all])
             };
             let blocks: Vec<u8> = blocks.iter().flat_map(block).collect();

@@ -38,6 +38,8 @@ const MAX_IN_ALL: usize = 32_768;
 const MAX_ASKED: usize = 256;
 /// Bytes that a request asks for, unless one transaction is larger.
 const MAX_ASKED_BYTES: usize = 128 * 1024;
+/// What a transaction is reckoned to have whose size was not announced.
+const UNTYPED_BYTES: usize = 512;
 /// A transaction may differ so much from its announced size: clients count the envelope in different ways.
 const SIZE_SLACK_BYTES: u32 = 8;
 /// Underpriced transactions are forgotten after once or twice this time.
@@ -545,7 +547,11 @@ impl Taker<'_> {
             ) else {
                 continue;
             };
-            let bytes = self.bytes.saturating_add(meta.size as usize);
+            let size = match meta.tx_type {
+                Announced::UNTYPED => UNTYPED_BYTES,
+                _ => meta.size as usize,
+            };
+            let bytes = self.bytes.saturating_add(size);
             if bytes > MAX_ASKED_BYTES && !self.asked.is_empty() {
                 self.is_done = true;
                 return;
@@ -575,7 +581,8 @@ fn check(open: &Open, received: &[Received]) -> Result<HashSet<B256>, GossipBrea
     } in received.iter().copied()
     {
         let meta = asked.get(&hash).ok_or(GossipBreach::NotAsked(hash))?;
-        if meta.tx_type != tx_type || meta.size.abs_diff(size) > SIZE_SLACK_BYTES {
+        let announced = (meta.tx_type, meta.size);
+        if !Announced::fits(announced, tx_type, size, SIZE_SLACK_BYTES) {
             return Err(GossipBreach::NotAsAnnounced {
                 hash,
                 tx_type,

@@ -194,6 +194,7 @@ impl Gossip {
         let has_blobs = peer.version < EthVersion::Eth72 || has_data(announcement.columns);
         let is_useful = |tx: &&Announced| match tx.tx_type {
             BLOB_TYPE => has_blobs,
+            Announced::UNTYPED => !peer.version.has_typed_announcements(),
             tx_type => tx_type <= LAST_TYPE,
         };
         let useful: Vec<Announced> = all.iter().filter(is_useful).copied().collect();

@@ -18,7 +18,7 @@ use crate::rlpx::hello as base;
 use crate::rlpx::{DisconnectReason, Message, MessageReader, MessageWriter, Session, SessionError};
 use crate::wire::{
     Announcement, Answer, BlockRange, EthVersion, Request, RequestKind, Status, StatusError,
-    decode_transactions, number,
+    decode_transactions, no_node_data, number,
 };
 use niwaki_primitives::rlp;
 use std::sync::{Arc, Mutex};
@@ -378,6 +378,13 @@ async fn handle_eth(
         number::NEW_POOLED_TRANSACTION_HASHES => {
             let content = GossipContent::Announced(Announcement::decode(data, version)?);
             return Ok(hand_out(channels, peer, content, read.room));
+        }
+        number::GET_NODE_DATA if version == EthVersion::Eth66 => {
+            let answer = no_node_data(data)?;
+            let permit = read.places.acquire_owned().await;
+            let permit = permit.expect("the places are never closed");
+            peer.outbox.answer(number::NODE_DATA, answer, permit);
+            return Ok(Handled::Metered(Metered::Request));
         }
         number::NEW_BLOCK | number::NEW_BLOCK_HASHES => {
             if channels.chain.borrow().is_merged {

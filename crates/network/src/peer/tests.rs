@@ -7,7 +7,7 @@ use crate::peers::ConnId;
 use crate::rlpx::hello as base;
 use crate::rlpx::{Hello, Protocol, Session, initiate, respond};
 use crate::wire::{BlockRange, EthVersion};
-use niwaki_primitives::B256;
+use niwaki_primitives::{B256, U256};
 use niwaki_rules::{Network, fork_filter};
 use std::sync::Arc;
 use tokio::io::{DuplexStream, ReadHalf, WriteHalf, duplex, split};
@@ -32,6 +32,7 @@ pub(crate) fn chain() -> LocalChain {
             latest: 7,
             latest_hash: B256::repeat_byte(7),
         },
+        total_difficulty: U256::from(1_000),
         is_merged: true,
     }
 }

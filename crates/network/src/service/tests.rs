@@ -8,7 +8,7 @@ use crate::peers::{End, SavedPeers};
 use crate::rlpx::DisconnectReason;
 use crate::stats::{Direction, Initiator};
 use crate::wire::{Answer, BlockRange, Items, Request};
-use niwaki_primitives::B256;
+use niwaki_primitives::{B256, U256};
 use niwaki_rules::fork_filter;
 
 fn chain(network_id: u64) -> LocalChain {
@@ -26,6 +26,7 @@ fn chain(network_id: u64) -> LocalChain {
             latest: 7,
             latest_hash: B256::repeat_byte(7),
         },
+        total_difficulty: U256::from(1_000),
         is_merged: true,
     }
 }

@@ -12,10 +12,21 @@ use niwaki_primitives::{B256, Bytes};
 pub struct Announced {
     /// Its hash.
     pub hash: B256,
-    /// Its EIP-2718 type.
+    /// Its EIP-2718 type; [`Announced::UNTYPED`] if it is not said.
     pub tx_type: u8,
-    /// Bytes of its encoding, of a blob transaction with blobs up to eth/71, without them on eth/72.
+    /// Bytes of its encoding; 0 if that is not said. Of a blob transaction with blobs up to eth/71, without them on eth/72.
     pub size: u32,
+}
+
+impl Announced {
+    /// Before eth/68 only hashes are announced. No transaction has this type.
+    pub const UNTYPED: u8 = u8::MAX;
+
+    /// Whether a transaction of this type and size is what was announced.
+    pub(crate) fn fits(announced: (u8, u32), tx_type: u8, size: u32, slack_bytes: u32) -> bool {
+        announced.0 == Self::UNTYPED
+            || announced.0 == tx_type && announced.1.abs_diff(size) <= slack_bytes
+    }
 }
 
 /// The message NewPooledTransactionHashes.
@@ -32,6 +43,9 @@ impl Announcement {
     /// The message.
     pub fn encode(&self, version: EthVersion) -> Vec<u8> {
         let all = self.transactions.iter();
+        if !version.has_typed_announcements() {
+            return encode(all.map(|tx| tx.hash).collect::<Vec<B256>>());
+        }
         let types: Bytes = all.clone().map(|tx| tx.tx_type).collect::<Vec<u8>>().into();
         let sizes: Vec<u32> = all.clone().map(|tx| tx.size).collect();
         let hashes: Vec<B256> = all.map(|tx| tx.hash).collect();
@@ -49,6 +63,18 @@ impl Announcement {
     /// If it is not RLP as it must be, its three lists differ in length, or it announces more than [`MAX_ANNOUNCED`].
     pub fn decode(data: &[u8], version: EthVersion) -> Result<Self> {
         let mut fields = Fields::of(data)?;
+        if !version.has_typed_announcements() {
+            let hashes: Vec<B256> = fields.all(MAX_ANNOUNCED)?;
+            let untyped = |hash| Announced {
+                hash,
+                tx_type: Announced::UNTYPED,
+                size: 0,
+            };
+            return Ok(Self {
+                transactions: hashes.into_iter().map(untyped).collect(),
+                columns: None,
+            });
+        }
         let types = fields.bytes()?;
         let sizes: Vec<u32> = fields.list()?.all(MAX_ANNOUNCED)?;
         let hashes: Vec<B256> = fields.list()?.all(MAX_ANNOUNCED)?;
@@ -128,9 +154,18 @@ mod tests {
             let decoded = Announcement::decode(&announcement.encode(version), version);
             prop_assert_eq!(decoded, Ok(announcement.clone()));
             let without = Announcement { columns: None, ..announcement };
-            let version = EthVersion::Eth71;
-            let decoded = Announcement::decode(&without.encode(version), version);
-            prop_assert_eq!(decoded, Ok(without));
+            for version in [EthVersion::Eth71, EthVersion::Eth68] {
+                let decoded = Announcement::decode(&without.encode(version), version);
+                prop_assert_eq!(decoded, Ok(without.clone()));
+            }
+            let version = EthVersion::Eth67;
+            let decoded = Announcement::decode(&without.encode(version), version).unwrap();
+            prop_assert_eq!(decoded.encode(version), without.encode(version));
+            let hashes = |all: &Announcement| -> Vec<B256> {
+                all.transactions.iter().map(|tx| tx.hash).collect()
+            };
+            prop_assert_eq!(hashes(&decoded), hashes(&without));
+            prop_assert!(decoded.transactions.iter().all(|tx| tx.tx_type == Announced::UNTYPED));
         }
 
         #[test]

@@ -211,6 +211,18 @@ impl Request {
     }
 }
 
+/// The answer to the message GetNodeData, which eth/66 has last: this node gives no state by its hash.
+///
+/// # Errors
+/// If the message is not RLP as it must be.
+pub(crate) fn no_node_data(data: &[u8]) -> Result<Vec<u8>> {
+    let mut fields = Fields::of(data)?;
+    let id: u64 = fields.next()?;
+    let _: Vec<B256> = fields.list()?.all(MAX_REQUESTED)?;
+    fields.end()?;
+    Ok(list(&[&encode(id), &list(&[])]))
+}
+
 fn number_of(bytes: &[u8]) -> Result<u64> {
     if bytes.first() == Some(&0) {
         return Err(Error::LeadingZero);

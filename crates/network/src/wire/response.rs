@@ -4,7 +4,7 @@ use super::fields::{Fields, list, put_list};
 use super::limits::{CELL_BYTES, HARD_ANSWER_BYTES, MAX_REQUESTED, SOFT_ANSWER_BYTES};
 use super::{CellMask, EthVersion, RequestKind};
 use niwaki_primitives::rlp::{Encodable, Error, Header as RlpHeader, Result, encode};
-use niwaki_primitives::{B256, BlockBody, Bytes, Header, Receipt};
+use niwaki_primitives::{B256, BlockBody, Bloom, Bytes, Header, Receipt};
 
 /// An answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,7 +80,10 @@ impl Answer {
             }
             let (mut receipts, mut block) = (Vec::new(), list.list()?);
             while !block.is_empty() {
-                receipts.push(read_receipt(&mut block.list()?)?);
+                receipts.push(match version.has_ranges() {
+                    true => read_receipt(&mut block.list()?)?,
+                    false => read_old_receipt(block.raw()?)?,
+                });
             }
             blocks.push(receipts);
         }
@@ -172,15 +175,7 @@ fn read_access_lists(mut fields: Fields<'_>) -> Result<Vec<Option<Bytes>>> {
 /// A receipt as the wire has it since eth/69: type, status or state root, gas, logs. The bloom is computed by who needs it.
 fn read_receipt(fields: &mut Fields<'_>) -> Result<Receipt> {
     let tx_type = fields.next()?;
-    let outcome = fields.bytes()?;
-    let (status, post_state) = match outcome {
-        [] => (Some(false), None),
-        [1] => (Some(true), None),
-        root => {
-            let root: [u8; 32] = root.try_into().map_err(|_| Error::UnexpectedLength)?;
-            (None, Some(root.into()))
-        }
-    };
+    let (status, post_state) = read_outcome(fields)?;
     Ok(Receipt {
         tx_type,
         status,
@@ -190,8 +185,65 @@ fn read_receipt(fields: &mut Fields<'_>) -> Result<Receipt> {
     })
 }
 
-/// Appends a receipt as the wire has it since eth/69.
-pub fn put_receipt(receipt: &Receipt, out: &mut Vec<u8>) {
+/// A receipt as the wire has it before eth/69: status or state root, gas, bloom, logs; a typed one as a string that begins with its
+/// type. The bloom is not kept: it follows from the logs.
+///
+/// Spec: EIP-2718, EIP-658.
+fn read_old_receipt(raw: &[u8]) -> Result<Receipt> {
+    let (tx_type, data) = match is_list(raw) {
+        true => (0, raw),
+        false => {
+            let bytes = typed(RlpHeader::decode_bytes(&mut &*raw, false)?)?;
+            let (tx_type, data) = bytes.split_first().ok_or(Error::InputTooShort)?;
+            match tx_type {
+                0 => return Err(Error::Custom("a legacy receipt in a string")),
+                _ => (*tx_type, data),
+            }
+        }
+    };
+    let header = RlpHeader::decode(&mut &*data)?;
+    if header.length() + header.payload_length != data.len() {
+        return Err(Error::UnexpectedLength);
+    }
+    let mut fields = Fields::of(data)?;
+    let (status, post_state) = read_outcome(&mut fields)?;
+    let cumulative_gas_used = fields.next()?;
+    let _: Bloom = fields.next()?;
+    let logs = fields.next()?;
+    fields.end()?;
+    Ok(Receipt {
+        tx_type,
+        status,
+        post_state,
+        cumulative_gas_used,
+        logs,
+    })
+}
+
+/// Status or state root of a receipt.
+fn read_outcome(fields: &mut Fields<'_>) -> Result<(Option<bool>, Option<B256>)> {
+    let outcome = fields.bytes()?;
+    let outcome = match outcome {
+        [] => (Some(false), None),
+        [1] => (Some(true), None),
+        root => {
+            let root: [u8; 32] = root.try_into().map_err(|_| Error::UnexpectedLength)?;
+            (None, Some(root.into()))
+        }
+    };
+    Ok(outcome)
+}
+
+/// Appends a receipt as the wire has it in this version.
+pub fn put_receipt(receipt: &Receipt, version: EthVersion, out: &mut Vec<u8>) {
+    if !version.has_ranges() {
+        let encoded = receipt.encode_2718();
+        match receipt.tx_type {
+            0 => out.extend(encoded),
+            _ => encoded.as_slice().encode(out),
+        }
+        return;
+    }
     let outcome: &dyn Encodable = match (&receipt.post_state, &receipt.status) {
         (Some(root), _) => root,
         (None, Some(status)) => status,

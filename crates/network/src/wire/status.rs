@@ -1,13 +1,19 @@
 //! Versions of `eth`, the first message of each side, and how far a peer's chain reaches.
 
 use super::fields::{Fields, list};
-use niwaki_primitives::B256;
 use niwaki_primitives::rlp::{self, Result, encode};
+use niwaki_primitives::{B256, U256};
 use niwaki_rules::ForkId;
 
 /// A version of `eth`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EthVersion {
+    /// Request ids; announcements are hashes alone (EIP-2464, EIP-2481).
+    Eth66,
+    /// No state by its hash (EIP-4938).
+    Eth67,
+    /// Announcements with types and sizes (EIP-5793).
+    Eth68,
     /// Block ranges, receipts without blooms (EIP-7642).
     Eth69,
     /// Receipts in parts (EIP-7975).
@@ -20,11 +26,24 @@ pub enum EthVersion {
 
 impl EthVersion {
     /// All, the newest first.
-    pub const ALL: [Self; 4] = [Self::Eth72, Self::Eth71, Self::Eth70, Self::Eth69];
+    pub const ALL: [Self; 7] = [
+        Self::Eth72,
+        Self::Eth71,
+        Self::Eth70,
+        Self::Eth69,
+        Self::Eth68,
+        Self::Eth67,
+        Self::Eth66,
+    ];
+    /// Those that public networks speak. The older ones are for private networks of older clients.
+    pub const CURRENT: [Self; 4] = [Self::Eth72, Self::Eth71, Self::Eth70, Self::Eth69];
 
     /// Its number.
     pub fn number(self) -> u64 {
         match self {
+            Self::Eth66 => 66,
+            Self::Eth67 => 67,
+            Self::Eth68 => 68,
             Self::Eth69 => 69,
             Self::Eth70 => 70,
             Self::Eth71 => 71,
@@ -39,9 +58,21 @@ impl EthVersion {
             .find(|version| version.number() == number)
     }
 
+    /// Whether nodes say which blocks they have, and receipts come without blooms. Before, they say the hash and the total difficulty of
+    /// their head.
+    pub fn has_ranges(self) -> bool {
+        self >= Self::Eth69
+    }
+
+    /// Whether announcements say types and sizes.
+    pub fn has_typed_announcements(self) -> bool {
+        self >= Self::Eth68
+    }
+
     /// How many message numbers it has.
     pub fn length(self) -> u8 {
         match self {
+            Self::Eth66 | Self::Eth67 | Self::Eth68 => 17,
             Self::Eth69 | Self::Eth70 => 18,
             Self::Eth71 => 20,
             Self::Eth72 => 22,
@@ -54,13 +85,16 @@ impl EthVersion {
 pub struct BlockRange {
     /// The first block.
     pub earliest: u64,
-    /// The last block.
+    /// The last block; [`BlockRange::UNKNOWN`] if the node does not say it.
     pub latest: u64,
     /// The hash of the last block.
     pub latest_hash: B256,
 }
 
 impl BlockRange {
+    /// The last block of a node that only says its hash, as all do before eth/69: any block may be asked of it.
+    pub const UNKNOWN: u64 = u64::MAX;
+
     /// Whether it can be one: the first is not after the last, and the hash is not zero.
     pub fn is_valid(&self) -> bool {
         self.earliest <= self.latest && self.latest_hash != B256::ZERO
@@ -114,6 +148,8 @@ pub struct Status {
     pub fork_id: ForkId,
     /// The blocks that it has.
     pub range: BlockRange,
+    /// The total difficulty of its head, which is said before eth/69 only; later zero.
+    pub total_difficulty: U256,
 }
 
 /// Why a peer's status ends the connection. In the order in which it is checked.
@@ -157,6 +193,16 @@ pub enum StatusError {
 impl Status {
     /// The message.
     pub fn encode(&self) -> Vec<u8> {
+        if !self.version.has_ranges() {
+            return list(&[
+                &encode(self.version.number()),
+                &encode(self.network_id),
+                &encode(self.total_difficulty),
+                &encode(self.range.latest_hash),
+                &encode(self.genesis),
+                &encode(self.fork_id),
+            ]);
+        }
         list(&[
             &encode(self.version.number()),
             &encode(self.network_id),
@@ -186,6 +232,10 @@ impl Status {
         if got != expected {
             return Err(StatusError::Network { got, expected });
         }
+        let head: Option<(U256, B256)> = match self.version.has_ranges() {
+            true => None,
+            false => Some((fields.next()?, fields.next()?)),
+        };
         let (got, expected) = (fields.next()?, self.genesis);
         if got != expected {
             return Err(StatusError::Genesis { got, expected });
@@ -194,13 +244,21 @@ impl Status {
         if !accepts(fork_id) {
             return Err(StatusError::ForkId(fork_id));
         }
-        let range = BlockRange::read(&mut fields)?;
+        let range = match head {
+            None => BlockRange::read(&mut fields)?,
+            Some((_, latest_hash)) => BlockRange {
+                earliest: 0,
+                latest: BlockRange::UNKNOWN,
+                latest_hash,
+            },
+        };
         if !range.is_valid() {
             return Err(StatusError::Range(range));
         }
         Ok(Self {
             fork_id,
             range,
+            total_difficulty: head.map_or(U256::ZERO, |(total, _)| total),
             ..*self
         })
     }
@@ -224,6 +282,37 @@ mod tests {
                 latest: 20,
                 latest_hash: B256::repeat_byte(2),
             },
+            total_difficulty: U256::ZERO,
+        }
+    }
+
+    #[test]
+    fn an_old_status_is_six_fields_with_difficulty_and_head_before_the_genesis() {
+        for version in [EthVersion::Eth66, EthVersion::Eth67, EthVersion::Eth68] {
+            let ours = Status {
+                version,
+                total_difficulty: U256::from(0x1234),
+                ..ours()
+            };
+            let number = u8::try_from(version.number()).unwrap();
+            let mut expected = vec![0xf8, 0x4e, number, 1, 0x82, 0x12, 0x34];
+            expected.extend(encode(ours.range.latest_hash));
+            expected.extend(encode(ours.genesis));
+            expected.extend(hex::decode("c6840102030405").unwrap());
+            assert_eq!(hex::encode(ours.encode()), hex::encode(expected));
+            let theirs = ours.check(&ours.encode(), |_| true).unwrap();
+            let range = BlockRange {
+                earliest: 0,
+                latest: BlockRange::UNKNOWN,
+                latest_hash: ours.range.latest_hash,
+            };
+            assert_eq!(theirs, Status { range, ..ours });
+            let other = Status {
+                genesis: B256::ZERO,
+                ..ours
+            };
+            let refused = ours.check(&other.encode(), |_| true);
+            assert!(matches!(refused, Err(StatusError::Genesis { .. })));
         }
     }
 

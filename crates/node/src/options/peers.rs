@@ -74,7 +74,7 @@ pub(crate) struct PeerFlags {
         value_parser = NodeId::from_str
     )]
     pub(crate) banned_node_ids: Vec<NodeId>,
-    /// Oldest version of eth to offer; there are 69 to 72.
+    /// Oldest version of eth to offer: 66 to 68 are for private networks of older clients, there are 66 to 72.
     #[arg(
         long = "Xeth-capability-min",
         value_name = "VERSION",

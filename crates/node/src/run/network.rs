@@ -66,7 +66,7 @@ impl Peers {
         let chain = consensus.chain();
         ensure!(
             !config.versions.is_empty(),
-            "no version of eth is left to offer: this node speaks 69 to 72; change \
+            "no version of eth is left to offer: this node speaks 66 to 72; change \
              --Xeth-capability-min and --Xeth-capability-max"
         );
         let runtime = Builder::new_multi_thread()
@@ -235,6 +235,7 @@ fn publish_chain(chain: &Arc<Chain>, network_id: u64) -> Result<watch::Receiver<
             latest: head.id.number,
             latest_hash: head.id.hash,
         },
+        total_difficulty: head.total_difficulty,
         is_merged: spec.is_proof_of_stake(&head.header),
     };
     let (sender, receiver) = watch::channel(local_chain(&chain.head()));

@@ -147,7 +147,9 @@ fn bodies_and_receipts_are_those_of_the_blocks_that_are_known() {
         blocks: receipts[..1].to_vec(),
         is_last_incomplete: false,
     };
-    assert_eq!(ask(&chain, &request, EthVersion::Eth69), first);
+    for version in [EthVersion::Eth66, EthVersion::Eth68, EthVersion::Eth69] {
+        assert_eq!(ask(&chain, &request, version), first);
+    }
     assert!(all_receipts(&chain, &hashes) == receipts);
 }
 
@@ -208,10 +210,10 @@ fn receipts_begin_where_eth_70_asks_and_are_cut_after_at_least_one() {
         is_last_incomplete: false,
     };
     assert_eq!(ask(&chain, &beyond, EthVersion::Eth70), expected);
-    assert_eq!(receipt_list(&all, Some(0)).1, 1);
-    assert_eq!(receipt_list(&all, None).1, all.len());
-    let two = receipt_list(&all[..2], None).0.len();
-    assert_eq!(receipt_list(&all, Some(two)).1, 2);
+    assert_eq!(receipt_list(&all, EthVersion::Eth70, Some(0)).1, 1);
+    assert_eq!(receipt_list(&all, EthVersion::Eth70, None).1, all.len());
+    let two = receipt_list(&all[..2], EthVersion::Eth70, None).0.len();
+    assert_eq!(receipt_list(&all, EthVersion::Eth70, Some(two)).1, 2);
 }
 
 #[test]

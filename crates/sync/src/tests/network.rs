@@ -4,7 +4,7 @@ use super::{BLOCKS, empty_chain, hash_of, main_branch, side_branch};
 use crate::{Sources, Sync, SyncConfig, SyncMode, SyncState, serve};
 use niwaki_chain::{Chain, Consensus, ForkChoice, PayloadHints, Verdict};
 use niwaki_network::gossip::PoolView;
-use niwaki_network::wire::{BlockRange, EthVersion};
+use niwaki_network::wire::{Answer, BlockRange, EthVersion, Request};
 use niwaki_network::{LocalChain, Network, NetworkConfig, NodeKey};
 use niwaki_primitives::{B256, Block};
 use niwaki_rules::fork_filter;
@@ -32,6 +32,7 @@ fn local_chain(chain: &Chain) -> LocalChain {
             latest: head.id.number,
             latest_hash: head.id.hash,
         },
+        total_difficulty: head.total_difficulty,
         is_merged: true,
     }
 }
@@ -48,6 +49,15 @@ struct Node {
 
 impl Node {
     fn start(number: u8, chain: Arc<Chain>, static_nodes: Vec<niwaki_network::Node>) -> Self {
+        Self::start_with(number, chain, static_nodes, &EthVersion::CURRENT)
+    }
+
+    fn start_with(
+        number: u8,
+        chain: Arc<Chain>,
+        static_nodes: Vec<niwaki_network::Node>,
+        versions: &[EthVersion],
+    ) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
@@ -59,7 +69,7 @@ impl Node {
             key,
             listen: Some(([127, 0, 0, 1], 0).into()),
             client: format!("test {number}"),
-            versions: EthVersion::ALL.to_vec(),
+            versions: versions.to_vec(),
             max_peers: 4,
             inbound_percent: 50,
             static_nodes,
@@ -182,4 +192,38 @@ fn a_node_gets_400_blocks_over_tcp_follows_the_head_and_a_reorganisation() {
     sync.stop();
     sink.stop();
     source.stop();
+}
+
+#[test]
+fn over_eth_66_and_68_a_node_gets_400_blocks_and_receipts() {
+    let head = &main_branch()[BLOCKS as usize - 1];
+    for version in [EthVersion::Eth66, EthVersion::Eth68] {
+        let full = empty_chain(None);
+        for block in main_branch() {
+            full.import(block.clone()).unwrap();
+        }
+        let source = Node::start_with(1, full, Vec::new(), &[version]);
+        let nodes = vec![source.id.clone()];
+        let sink = Node::start_with(2, empty_chain(None), nodes, &EthVersion::ALL);
+        let sync = sink.sync();
+        assert!(matches!(sink.choose(head), Verdict::Syncing));
+        sink.wait_for_head(hash_of(head));
+        sync.stop();
+        let peer = Arc::clone(&sink.network.peers().borrow()[0]);
+        assert_eq!(peer.info.version, version);
+        let request = Request::Receipts {
+            blocks: vec![hash_of(head)],
+            first_receipt: 0,
+        };
+        let answer = peer.ask(&request).unwrap();
+        let answer = sink.runtime.block_on(answer).unwrap().unwrap().answer;
+        let receipts = sink.consensus.chain().receipts(&hash_of(head));
+        let expected = Answer::Receipts {
+            blocks: vec![receipts.unwrap().unwrap()],
+            is_last_incomplete: false,
+        };
+        assert_eq!(answer, expected);
+        sink.stop();
+        source.stop();
+    }
 }

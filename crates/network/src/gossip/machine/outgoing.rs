@@ -133,7 +133,10 @@ fn announcements(
     let has_masks = version >= EthVersion::Eth72;
     let (mut plain, mut blobs) = (Announcement::default(), Announcement::default());
     blobs.columns = Some(CellMask([0xff; 16]));
-    for tx in all {
+    // Who does not know types knows no blobs.
+    let has_types = version.has_typed_announcements();
+    let all = all.into_iter();
+    for tx in all.filter(|tx| has_types || tx.tx_type != BLOB_TYPE) {
         let size = match has_masks {
             true => tx.size_without_blobs,
             false => tx.size_with_blobs,

@@ -248,3 +248,79 @@ async fn a_peer_that_asks_200_times_at_once_is_read_at_50_a_second() {
     assert!((2_900..=3_100).contains(&elapsed_ms), "{elapsed_ms}");
     assert!(!a.ended.is_finished());
 }
+
+/// Two sides of which the first is a node, the other a script that has sent its status.
+async fn scripted(version: EthVersion) -> (Side, crate::peer::tests::Stream) {
+    let (a, mut b) = sessions(&[version], &[version]).await;
+    let mut a = Side::start(a, 2, chain());
+    let status = chain().status(version).encode();
+    b.writer.send(base::FIRST_SHARED, &status).await.unwrap();
+    a.peer().await;
+    assert_eq!(
+        b.reader.next().await.unwrap().id,
+        base::FIRST_SHARED + number::STATUS
+    );
+    (a, b)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_of_eth_66_or_68_says_head_and_difficulty_and_any_block_may_be_asked_of_it() {
+    for version in [EthVersion::Eth66, EthVersion::Eth67, EthVersion::Eth68] {
+        let (a, b) = sessions(&EthVersion::ALL, &[version]).await;
+        let (mut a, mut b) = (Side::start(a, 2, chain()), Side::start(b, 1, chain()));
+        let (of_b, of_a) = (a.peer().await, b.peer().await);
+        let status = &of_b.info.status;
+        assert_eq!(status.total_difficulty, chain().total_difficulty);
+        let expected = BlockRange {
+            earliest: 0,
+            latest: BlockRange::UNKNOWN,
+            latest_hash: chain().range.latest_hash,
+        };
+        assert_eq!(of_b.range(), expected);
+        // There is no message for it.
+        of_a.send_range(chain().range);
+        let announced = crate::wire::Announced {
+            hash: B256::repeat_byte(5),
+            tx_type: 2,
+            size: 100,
+        };
+        let transactions = vec![announced];
+        let columns = None;
+        of_a.announce(&Announcement {
+            transactions,
+            columns,
+        });
+        let gossip = a.gossip.recv().await.unwrap();
+        let GossipContent::Announced(announcement) = gossip.content else {
+            panic!("{:?}", gossip.content);
+        };
+        let tx_type = announcement.transactions[0].tx_type;
+        let is_typed = tx_type == 2 && announcement.transactions[0].size == 100;
+        assert_eq!(is_typed, version == EthVersion::Eth68);
+        assert!(is_typed || tx_type == crate::wire::Announced::UNTYPED);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn node_data_is_answered_empty_over_eth_66_and_a_breach_later() {
+    let (a, mut b) = scripted(EthVersion::Eth66).await;
+    let request = Request::Bodies(vec![B256::ZERO]).encode(9, EthVersion::Eth66);
+    let asked = base::FIRST_SHARED + number::GET_NODE_DATA;
+    b.writer.send(asked, &request).await.unwrap();
+    let answer = b.reader.next().await.unwrap();
+    assert_eq!(answer.id, base::FIRST_SHARED + number::NODE_DATA);
+    assert_eq!(answer.data, [0xc2, 9, 0xc0]);
+    assert!(!a.ended.is_finished());
+
+    for (version, number) in [
+        (EthVersion::Eth67, number::GET_NODE_DATA),
+        (EthVersion::Eth66, number::NODE_DATA),
+        (EthVersion::Eth68, number::BLOCK_RANGE_UPDATE),
+    ] {
+        let (a, mut b) = scripted(version).await;
+        let id = base::FIRST_SHARED + number;
+        b.writer.send(id, &request).await.unwrap();
+        let error = a.ended.await.unwrap();
+        assert!(matches!(error, PeerError::Breach { .. }), "{error:?}");
+    }
+}

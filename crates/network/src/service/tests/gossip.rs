@@ -150,6 +150,24 @@ async fn of_three_nodes_that_all_know_each_other_two_get_every_transaction_once(
 }
 
 #[tokio::test]
+async fn over_eth_66_and_68_a_transaction_goes_through_a_node_to_the_next() {
+    for version in [EthVersion::Eth66, EthVersion::Eth68] {
+        let of = |config| NetworkConfig {
+            versions: vec![version],
+            ..config
+        };
+        let one = Pooled::start(of(config(1))).await;
+        let two = Pooled::start(of(dialling(2, &[(&one, 1)]))).await;
+        let three = Pooled::start(of(dialling(3, &[(&two, 2)]))).await;
+        one.node.peers(1).await;
+        two.node.peers(2).await;
+        let of_three = three.node.peers(1).await;
+        assert_eq!(of_three[0].info.version, version);
+        check([one, two, three]).await;
+    }
+}
+
+#[tokio::test]
 async fn a_transaction_goes_through_a_node_to_the_next() {
     let one = Pooled::start(config(1)).await;
     let two = Pooled::start(dialling(2, &[(&one, 1)])).await;

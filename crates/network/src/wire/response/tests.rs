@@ -113,7 +113,7 @@ fn receipts_have_an_index_and_a_flag_since_eth_70() {
     let mut block = Vec::new();
     receipts
         .iter()
-        .for_each(|receipt| put_receipt(receipt, &mut block));
+        .for_each(|receipt| put_receipt(receipt, EthVersion::Eth69, &mut block));
     let mut items = Items::default();
     items.push(&list(&[&block]));
     items.push(&list(&[]));
@@ -128,6 +128,53 @@ fn receipts_have_an_index_and_a_flag_since_eth_70() {
         let data = items.receipts_answer(9, flag);
         let read = Answer::decode(RequestKind::Receipts, &data, EthVersion::Eth70);
         assert_eq!(read, Ok((9, expected(flag))));
+    }
+}
+
+#[test]
+fn receipts_before_eth_69_have_blooms_and_typed_ones_are_strings() {
+    let legacy = receipt(0);
+    let mut block = Vec::new();
+    put_receipt(&legacy, EthVersion::Eth68, &mut block);
+    assert_eq!(block, legacy.encode_2718());
+    assert!(block.windows(256).any(|part| part == legacy.bloom().0));
+    let typed = receipt(3);
+    let mut as_string = Vec::new();
+    put_receipt(&typed, EthVersion::Eth68, &mut as_string);
+    assert_eq!(as_string, encode(Bytes::from(typed.encode_2718())));
+
+    let receipts: Vec<Receipt> = (0..6).map(receipt).collect();
+    for version in [EthVersion::Eth66, EthVersion::Eth67, EthVersion::Eth68] {
+        let mut block = Vec::new();
+        let put = |receipt| put_receipt(receipt, version, &mut block);
+        receipts.iter().for_each(put);
+        let mut items = Items::default();
+        items.push(&list(&[&block]));
+        let read = Answer::decode(RequestKind::Receipts, &items.answer(9), version);
+        let expected = Answer::Receipts {
+            blocks: vec![receipts.clone()],
+            is_last_incomplete: false,
+        };
+        assert_eq!(read, Ok((9, expected)));
+        assert!(
+            Answer::decode(RequestKind::Receipts, &items.answer(9), EthVersion::Eth69).is_err()
+        );
+    }
+    // A legacy receipt in a string, one with a field more, and bytes after a typed one.
+    let mut long = legacy.encode_2718();
+    long.push(0x80);
+    let odd = [
+        encode(Bytes::from(legacy.encode_2718())),
+        encode(Bytes::from([&[0][..], &legacy.encode_2718()].concat())),
+        encode(Bytes::from([&typed.encode_2718()[..], &[0x80]].concat())),
+        list(&[&long[3..]]),
+    ];
+    for odd in odd {
+        let mut items = Items::default();
+        items.push(&list(&[&odd]));
+        let message = items.answer(9);
+        let read = Answer::decode(RequestKind::Receipts, &message, EthVersion::Eth68);
+        assert!(read.is_err(), "{read:?}");
     }
 }
 

@@ -1,6 +1,7 @@
 //! What the methods about peers see of the network, and what they make it do.
 
 use niwaki_network::peers::{BanTarget, Event, PeerView};
+use niwaki_network::wire::BlockRange;
 use niwaki_network::{Network, Node, NodeId, Peer, RosterReport};
 use niwaki_rpc::{
     BanReport, DepartureReport, OwnNode, PeerCommand, PeerHooks, PeerReport, SyncFailureReport,
@@ -70,7 +71,11 @@ fn peer_report(peer: &Peer, view: &PeerView) -> PeerReport {
         is_trusted: view.is_trusted,
         score: view.score,
         eth_version: info.version.number(),
-        blocks: (range.earliest, range.latest),
+        // 0 where the peer does not say it.
+        blocks: match range.latest {
+            BlockRange::UNKNOWN => (0, 0),
+            latest => (range.earliest, latest),
+        },
         head: range.latest_hash,
     }
 }
