@@ -39,6 +39,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         listen_also: None,
         client: "discover".into(),
         versions: EthVersion::CURRENT.to_vec(),
+        subprotocols: Vec::new(),
         max_peers: 50,
         inbound_percent: 50,
         static_nodes: Vec::new(),

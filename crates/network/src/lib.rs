@@ -37,6 +37,7 @@ pub use key::{KeyFileError, NodeId, NodeKey};
 pub use node::{Host, Node, NodeError};
 pub use peer::{
     AskError, InboundRequest, LocalChain, Origin, Peer, PeerAnswer, PeerError, PeerInfo,
+    Subprotocol, SubprotocolError, SubprotocolEvent, SubprotocolMessage,
 };
 pub use record::{
     LocalRecord, MAX_RECORD_BYTES, Record, RecordEntries, RecordError, RecordFileError,

@@ -11,16 +11,19 @@
 //! | `outbox` | messages that wait for the socket, in lanes, bounded in bytes |
 //! | `pending` | requests of ours that wait for an answer |
 //! | `session` | the two tasks |
+//! | `subprotocol` | protocols of the network's owner |
 
 mod budget;
 mod meter;
 mod outbox;
 mod pending;
 mod session;
+mod subprotocol;
 
 use crate::key::NodeId;
 use crate::peers::ConnId;
-use crate::rlpx::{Capability, DisconnectReason};
+use crate::rlpx::MAX_MESSAGE_BYTES;
+use crate::rlpx::{Capability, DisconnectReason, SharedProtocol};
 use crate::stats::Stats;
 use crate::wire::{Announcement, BlockRange, EthVersion, Request, RequestKind, Status, number};
 pub(crate) use budget::{Budget, Room};
@@ -34,6 +37,7 @@ pub(crate) use session::run;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
+pub use subprotocol::{Subprotocol, SubprotocolError, SubprotocolEvent, SubprotocolMessage};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot, watch};
 
 /// What this node says of its own chain. A new value is published when the head moves.
@@ -96,6 +100,8 @@ pub struct PeerInfo {
     pub capabilities: Vec<Capability>,
     /// The version of `eth` on this connection.
     pub version: EthVersion,
+    /// The registered protocols that both sides speak, with their numbers on this connection.
+    pub subprotocols: Vec<SharedProtocol>,
     /// Its first message.
     pub status: Status,
     /// When the connection was made.
@@ -159,6 +165,27 @@ impl Peer {
             self.outbox
                 .control(number::BLOCK_RANGE_UPDATE, range.encode());
         }
+    }
+
+    /// The version of a registered protocol that is spoken with this peer.
+    pub fn speaks(&self, protocol: &str) -> Option<u64> {
+        let shared = self.subprotocol(protocol)?;
+        Some(shared.capability.version)
+    }
+
+    /// Sends a message of a registered protocol. Returns whether it will be: `false` if the peer does not speak the protocol, it has no
+    /// such message, or too much waits for the peer to read it.
+    pub fn send_message(&self, protocol: &str, code: u8, data: &Bytes) -> bool {
+        let Some(shared) = self.subprotocol(protocol) else {
+            return false;
+        };
+        let is_possible = code < shared.length && data.len() <= MAX_MESSAGE_BYTES;
+        is_possible && self.outbox.subprotocol(shared.offset + code, data.clone())
+    }
+
+    fn subprotocol(&self, name: &str) -> Option<&SharedProtocol> {
+        let mut all = self.info.subprotocols.iter();
+        all.find(|shared| shared.capability.name == name)
     }
 
     /// Ends the connection; the peer gets the reason.
@@ -249,6 +276,8 @@ pub(crate) struct PeerChannels {
     pub(crate) requests: mpsc::Sender<InboundRequest>,
     /// Transactions and announcements. Dropped when it is full.
     pub(crate) gossip: mpsc::Sender<GossipEvent>,
+    /// Peers that speak registered protocols, and their messages. A task stops reading when it is full.
+    pub(crate) subprotocols: mpsc::Sender<SubprotocolEvent>,
     /// The memory of all peers.
     pub(crate) budget: Budget,
     /// What is counted.

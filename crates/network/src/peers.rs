@@ -18,8 +18,8 @@ mod score;
 mod subnet;
 
 pub use bans::{Ban, BanTarget, Bans};
-pub(crate) use dial::REDIAL_MS;
 pub use dial::{Candidate, DialFigures, Source};
+pub(crate) use dial::{MAX_NAMED, REDIAL_MS};
 pub use roster::{
     Action, ConnId, Departure, End, Event, Notice, Offers, PeerView, Refusal, Roster, RosterConfig,
 };

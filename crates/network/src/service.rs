@@ -21,7 +21,7 @@ use crate::discovery::{BootNode, DiscoverySettings};
 use crate::gossip::{GossipHandle, PoolView, ReceivedBatch};
 use crate::key::NodeKey;
 use crate::node::Node;
-use crate::peer::{InboundRequest, LocalChain, Peer};
+use crate::peer::{InboundRequest, LocalChain, Peer, Subprotocol, SubprotocolEvent};
 use crate::peers::{Ban, Departure, Event, PeerView, Source};
 use crate::record::Record;
 use crate::rlpx::{Hello, Protocol};
@@ -29,6 +29,7 @@ use crate::router::RouterHandle;
 use crate::stats::Stats;
 use crate::wire::EthVersion;
 use finder::Counts;
+use niwaki_primitives::Bytes;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -43,6 +44,8 @@ const MAX_INPUTS: usize = 1024;
 const MAX_REQUESTS: usize = 256;
 /// Messages of gossip that may wait for the pool.
 const MAX_GOSSIP: usize = 256;
+/// Messages of registered protocols that may wait for the owner; each peer's end has a place besides.
+const MAX_MESSAGES: usize = 256;
 /// How long the end of all connections may take.
 const STOP_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -62,6 +65,8 @@ pub struct NetworkConfig {
     pub client: String,
     /// The versions of `eth` that are offered.
     pub versions: Vec<EthVersion>,
+    /// Protocols of the owner that are offered beside `eth`. Their peers and messages come out of [`Inbound::subprotocols`].
+    pub subprotocols: Vec<Subprotocol>,
     /// Slots for peers.
     pub max_peers: usize,
     /// At most so many percent of the slots are for nodes that connect by themselves.
@@ -113,6 +118,9 @@ pub struct Inbound {
     pub requests: mpsc::Receiver<InboundRequest>,
     /// Transactions of peers, for the pool.
     pub transactions: mpsc::Receiver<ReceivedBatch>,
+    /// The peers that speak registered protocols, and what they send. While it is full, their connections are not read. Dropped, such
+    /// messages are.
+    pub subprotocols: mpsc::Receiver<SubprotocolEvent>,
 }
 
 /// What the roster knows, for the operator.
@@ -160,7 +168,7 @@ impl Network {
     /// [`GossipHandle::set_syncing`].
     ///
     /// # Errors
-    /// If it can't listen, or can't bind the sockets of discovery.
+    /// If it can't listen, can't bind the sockets of discovery, or can't offer a registered protocol.
     pub async fn start(
         config: NetworkConfig,
         chain: watch::Receiver<LocalChain>,
@@ -228,6 +236,15 @@ impl Network {
     /// Gossip of transactions.
     pub fn gossip(&self) -> GossipHandle {
         self.gossip.clone()
+    }
+
+    /// Sends a message of a registered protocol to all peers that speak it. Returns to how many: those that read too slowly get none.
+    pub fn send_to_all(&self, protocol: &str, code: u8, data: &Bytes) -> usize {
+        let peers = self.peers.borrow();
+        let sent = peers
+            .iter()
+            .filter(|peer| peer.send_message(protocol, code, data));
+        sent.count()
     }
 
     /// Dials a node for ever from now on. Like [`Self::send`], it is lost while too much waits.

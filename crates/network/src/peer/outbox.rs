@@ -1,13 +1,15 @@
-//! Messages that wait for a peer's socket: four lanes, served in order, each bounded.
+//! Messages that wait for a peer's socket: five lanes, served in order, each bounded.
 //!
 //! | lane | holds | when it is full |
 //! |---|---|---|
 //! | control | pings, block ranges | cannot be: few of them, and a peer that does not read is cut |
+//! | subprotocol | messages of the network's owner | the message is refused |
 //! | answers | what the peer asked for | its open requests are bounded, and no more is read from it |
 //! | requests | what we ask | the request is refused |
 //! | gossip | transactions and announcements | the oldest is dropped |
 
 use crate::rlpx::DisconnectReason;
+use niwaki_primitives::Bytes;
 use std::collections::VecDeque;
 use std::sync::Mutex;
 use tokio::sync::{Notify, OwnedSemaphorePermit};
@@ -16,6 +18,8 @@ use tokio::sync::{Notify, OwnedSemaphorePermit};
 const MAX_REQUEST_BYTES: usize = 1 << 20;
 /// Most bytes of the lane of gossip.
 const MAX_GOSSIP_BYTES: usize = 256 << 10;
+/// Most bytes of the lane of registered protocols, but for one message: a consensus message holds a whole block.
+const MAX_SUBPROTOCOL_BYTES: usize = 8 << 20;
 /// Most messages of the lane of control.
 const MAX_CONTROL: usize = 64;
 
@@ -32,6 +36,8 @@ pub(super) struct Outgoing {
 #[derive(Debug)]
 pub(super) enum Next {
     Send(Outgoing),
+    /// A message whose number counts from the connection's first.
+    SendSubprotocol(u8, Bytes),
     Ping,
     Pong,
     Close(DisconnectReason),
@@ -40,6 +46,8 @@ pub(super) enum Next {
 #[derive(Debug, Default)]
 struct Lanes {
     control: VecDeque<Next>,
+    subprotocol: VecDeque<(u8, Bytes)>,
+    subprotocol_bytes: usize,
     answers: VecDeque<Outgoing>,
     requests: VecDeque<Outgoing>,
     request_bytes: usize,
@@ -80,6 +88,19 @@ impl Outbox {
 
     pub(super) fn pong(&self) {
         self.push_control(Next::Pong);
+    }
+
+    /// Returns whether there was room. `id` counts from the connection's first.
+    pub(super) fn subprotocol(&self, id: u8, data: Bytes) -> bool {
+        self.change(|lanes| {
+            let bytes = lanes.subprotocol_bytes.saturating_add(data.len());
+            let has_room = lanes.subprotocol.is_empty() || bytes <= MAX_SUBPROTOCOL_BYTES;
+            if has_room {
+                lanes.subprotocol_bytes = bytes;
+                lanes.subprotocol.push_back((id, data));
+            }
+            has_room
+        })
     }
 
     pub(super) fn answer(&self, number: u8, data: Vec<u8>, permit: OwnedSemaphorePermit) {
@@ -132,6 +153,10 @@ impl Outbox {
         if let Some(next) = lanes.control.pop_front() {
             return Some(next);
         }
+        if let Some((id, data)) = lanes.subprotocol.pop_front() {
+            lanes.subprotocol_bytes -= data.len();
+            return Some(Next::SendSubprotocol(id, data));
+        }
         if let Some(answer) = lanes.answers.pop_front() {
             return Some(Next::Send(answer));
         }
@@ -174,6 +199,7 @@ mod tests {
     fn number(next: Option<Next>) -> Option<u8> {
         match next {
             Some(Next::Send(message)) => Some(message.number),
+            Some(Next::SendSubprotocol(id, _)) => Some(id),
             _ => None,
         }
     }
@@ -182,11 +208,12 @@ mod tests {
     async fn lanes_are_served_in_order_and_a_close_overtakes_them() {
         let outbox = Outbox::default();
         let permit = Arc::new(Semaphore::new(1)).acquire_owned().await.unwrap();
-        outbox.gossip(4, vec![]);
-        outbox.request(3, vec![]);
-        outbox.answer(2, vec![], permit);
+        outbox.gossip(5, vec![]);
+        outbox.request(4, vec![]);
+        outbox.answer(3, vec![], permit);
+        assert!(outbox.subprotocol(2, Bytes::new()));
         outbox.control(1, vec![]);
-        for expected in 1..=4 {
+        for expected in 1..=5 {
             assert_eq!(number(outbox.pop()), Some(expected));
         }
         assert!(outbox.pop().is_none());
@@ -213,6 +240,20 @@ mod tests {
         assert!(!outbox.request(2, vec![0]));
         assert_eq!(number(outbox.pop()), Some(1));
         assert!(outbox.request(3, vec![0]));
+    }
+
+    #[test]
+    fn a_message_of_the_owner_is_refused_while_8_mib_wait_unless_it_is_the_first() {
+        let outbox = Outbox::default();
+        let large = Bytes::from(vec![0; MAX_SUBPROTOCOL_BYTES + 1]);
+        assert!(outbox.subprotocol(1, large));
+        assert!(!outbox.subprotocol(2, Bytes::new()));
+        assert_eq!(number(outbox.pop()), Some(1));
+        let half = Bytes::from(vec![0; MAX_SUBPROTOCOL_BYTES / 2]);
+        assert!(outbox.subprotocol(3, half.clone()) && outbox.subprotocol(4, half));
+        assert!(!outbox.subprotocol(5, Bytes::from_static(&[0])));
+        assert_eq!(number(outbox.pop()), Some(3));
+        assert!(outbox.subprotocol(6, Bytes::from_static(&[0])));
     }
 
     #[tokio::test]

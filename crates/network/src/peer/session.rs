@@ -11,6 +11,7 @@ use super::budget::{PeerBudget, Room};
 use super::meter::{Metered, Meters};
 use super::outbox::{Next, Outbox};
 use super::pending::{PeerAnswer, Pending};
+use super::subprotocol::Link;
 use super::{
     GossipContent, GossipEvent, InboundRequest, Origin, Peer, PeerChannels, PeerEvent, PeerInfo,
 };
@@ -120,17 +121,26 @@ where
     W: AsyncWrite + Unpin,
     F: Future,
 {
-    let Some(eth) = Eth::of(&session) else {
-        return PeerError::Closed(DisconnectReason::UselessPeer);
-    };
+    let eth = Eth::of(&session);
+    let mut link = Link::new(origin.conn, &session.protocols, channels);
     let Session {
         hello,
         mut reader,
         mut writer,
         ..
     } = session;
+    let Some(eth) = eth else {
+        let error = PeerError::Closed(DisconnectReason::UselessPeer);
+        close(&mut writer, &error).await;
+        return error;
+    };
+    let budget = channels.budget.of_peer();
     let greeted = channels.stats.count_greeted();
-    let exchanged = exchange_status(&mut reader, &mut writer, eth, channels).await;
+    let early = Early {
+        link: &mut link,
+        budget: &budget,
+    };
+    let exchanged = exchange_status(&mut reader, &mut writer, eth, channels, early).await;
     drop(greeted);
     let status = match exchanged {
         Ok(status) => status,
@@ -144,6 +154,7 @@ where
         client: hello.client,
         capabilities: hello.capabilities,
         version: eth.version,
+        subprotocols: link.protocols().to_vec(),
         status,
         since: Instant::now().into_std(),
     };
@@ -155,13 +166,44 @@ where
     });
     channels.stats.count_connected();
     on_event(PeerEvent::Up(Arc::clone(&peer))).await;
+    let reading = async {
+        link.up(&peer).await;
+        let inbound = Inbound {
+            peer: &peer,
+            eth,
+            channels,
+            link: &link,
+            budget: &budget,
+        };
+        read(&mut reader, &inbound, &on_event).await
+    };
     let error = tokio::select! {
-        error = read(&mut reader, &peer, eth, channels, &on_event) => error,
+        error = reading => error,
         error = write(&mut writer, &peer.outbox, eth) => error,
     };
     peer.pending().fail_all();
     close(&mut writer, &error).await;
     error
+}
+
+/// Where messages of registered protocols wait for the peer's status.
+struct Early<'s> {
+    link: &'s mut Link,
+    budget: &'s PeerBudget,
+}
+
+impl Early<'_> {
+    /// The next message, and room for it. If none but small ones can come, they need no room.
+    async fn next<R: AsyncRead + Unpin>(
+        &self,
+        reader: &mut MessageReader<R>,
+    ) -> Result<(Message, Room), PeerError> {
+        if self.link.is_empty() {
+            return Ok((reader.next_early().await?, Room::default()));
+        }
+        let size = reader.next_size().await?;
+        read_message(reader, size, self.budget).await
+    }
 }
 
 /// Sends the peer the reason, unless it ended the connection itself.
@@ -176,6 +218,7 @@ async fn exchange_status<R, W>(
     writer: &mut MessageWriter<W>,
     eth: Eth,
     channels: &PeerChannels,
+    early: Early<'_>,
 ) -> Result<Status, PeerError>
 where
     R: AsyncRead + Unpin,
@@ -188,7 +231,7 @@ where
             .send(eth.offset + number::STATUS, &ours.encode())
             .await?;
         loop {
-            let message = reader.next_early().await?;
+            let (message, room) = early.next(reader).await?;
             match message.id {
                 base::DISCONNECT => return Err(disconnected(&message)),
                 base::PING => {
@@ -199,6 +242,7 @@ where
                     let accepts = |fork_id| chain.forks.validate(fork_id).is_ok();
                     return Ok(ours.check(&message.data, accepts)?);
                 }
+                id if early.link.has(id) => early.link.keep(id, message.data, room),
                 id => {
                     return Err(breach(
                         id.wrapping_sub(eth.offset),
@@ -235,6 +279,7 @@ async fn write<W: AsyncWrite + Unpin>(
                 let id = eth.offset + message.number;
                 timeout(WRITE_TIMEOUT, writer.send(id, &message.data)).await
             }
+            Next::SendSubprotocol(id, data) => timeout(WRITE_TIMEOUT, writer.send(*id, data)).await,
             Next::Ping => timeout(WRITE_TIMEOUT, writer.send(base::PING, &[0xc0])).await,
             Next::Pong => timeout(WRITE_TIMEOUT, writer.send(base::PONG, &[0xc0])).await,
             Next::Close(reason) => return PeerError::Closed(*reason),
@@ -247,18 +292,26 @@ async fn write<W: AsyncWrite + Unpin>(
     }
 }
 
+/// What messages of a peer are read with.
+#[derive(Clone, Copy)]
+struct Inbound<'s> {
+    peer: &'s Arc<Peer>,
+    eth: Eth,
+    channels: &'s PeerChannels,
+    link: &'s Link,
+    budget: &'s PeerBudget,
+}
+
 async fn read<R: AsyncRead + Unpin, F: Future>(
     reader: &mut MessageReader<R>,
-    peer: &Arc<Peer>,
-    eth: Eth,
-    channels: &PeerChannels,
+    inbound: &Inbound<'_>,
     on_event: &impl Fn(PeerEvent) -> F,
 ) -> PeerError {
     let places = Arc::new(Semaphore::new(OPEN_REQUESTS));
-    let budget = channels.budget.of_peer();
+    let outbox = &inbound.peer.outbox;
     let (mut meters, start) = (Meters::default(), Instant::now());
     loop {
-        let (message, room) = match next_message(reader, &budget, &peer.outbox).await {
+        let (message, room) = match next_message(reader, inbound.budget, outbox).await {
             Ok(message) => message,
             Err(error) => return error,
         };
@@ -267,7 +320,7 @@ async fn read<R: AsyncRead + Unpin, F: Future>(
             room,
             places: Arc::clone(&places),
         };
-        let metered = match handle(read, peer, eth, channels).await {
+        let metered = match handle(read, inbound).await {
             Ok(Handled::Event(event)) => {
                 on_event(event).await;
                 Metered::Request
@@ -306,6 +359,15 @@ async fn next_message<R: AsyncRead + Unpin>(
     outbox: &Outbox,
 ) -> Result<(Message, Room), PeerError> {
     let size = next_size(reader, outbox).await?;
+    read_message(reader, size, budget).await
+}
+
+/// Reads a message whose head has come, when there is room for it.
+async fn read_message<R: AsyncRead + Unpin>(
+    reader: &mut MessageReader<R>,
+    size: usize,
+    budget: &PeerBudget,
+) -> Result<(Message, Room), PeerError> {
     let frame_room = budget.frame(size).await;
     let frame = timeout(READ_TIMEOUT, reader.frame(size)).await;
     let frame = frame.map_err(|_| PeerError::Silent)??;
@@ -332,12 +394,14 @@ async fn next_size<R: AsyncRead + Unpin>(
     }
 }
 
-async fn handle(
-    read: Read,
-    peer: &Arc<Peer>,
-    eth: Eth,
-    channels: &PeerChannels,
-) -> Result<Handled, PeerError> {
+async fn handle(read: Read, inbound: &Inbound<'_>) -> Result<Handled, PeerError> {
+    let Inbound {
+        peer,
+        eth,
+        channels,
+        link,
+        ..
+    } = *inbound;
     match read.message.id {
         base::PING => {
             peer.outbox.pong();
@@ -345,6 +409,7 @@ async fn handle(
         }
         base::PONG => (),
         base::DISCONNECT => return Err(disconnected(&read.message)),
+        id if link.has(id) => link.hand_out(id, read.message.data, read.room).await,
         id => {
             let number = id
                 .checked_sub(eth.offset)

@@ -1,7 +1,7 @@
 //! For tests: two nodes that are connected by a stream in memory.
 
 use super::{Budget, GossipEvent, InboundRequest, LocalChain, Origin, Peer, PeerChannels};
-use super::{PeerError, PeerEvent, run};
+use super::{PeerError, PeerEvent, SubprotocolEvent, run};
 use crate::key::NodeKey;
 use crate::peers::ConnId;
 use crate::rlpx::hello as base;
@@ -43,6 +43,11 @@ pub(crate) async fn sessions(ours: &[EthVersion], theirs: &[EthVersion]) -> (Str
         let protocol = |v: &EthVersion| Protocol::new("eth", v.number(), v.length());
         versions.iter().map(protocol).collect()
     };
+    sessions_of(protocols(ours), protocols(theirs)).await
+}
+
+/// Two greeted sides that speak these protocols.
+pub(crate) async fn sessions_of(ours: Vec<Protocol>, theirs: Vec<Protocol>) -> (Stream, Stream) {
     let hello = |number, protocols: &[Protocol]| Hello {
         version: base::VERSION,
         client: "test".into(),
@@ -54,7 +59,6 @@ pub(crate) async fn sessions(ours: &[EthVersion], theirs: &[EthVersion]) -> (Str
     let ((ar, aw), (br, bw)) = (split(a), split(b));
     let (ka, kb) = (key(1), key(2));
     let (a, b) = tokio::join!(initiate(ar, aw, &ka, kb.id()), respond(br, bw, &kb));
-    let (ours, theirs) = (protocols(ours), protocols(theirs));
     let (ha, hb) = (hello(1, &ours), hello(2, &theirs));
     let (a, b) = tokio::join!(a.unwrap().greet(&ha, &ours), b.unwrap().greet(&hb, &theirs));
     (a.unwrap(), b.unwrap())
@@ -66,6 +70,7 @@ pub(crate) struct Side {
     pub(crate) events: mpsc::Receiver<PeerEvent>,
     pub(crate) requests: mpsc::Receiver<InboundRequest>,
     pub(crate) gossip: mpsc::Receiver<GossipEvent>,
+    pub(crate) subprotocols: mpsc::Receiver<SubprotocolEvent>,
     pub(crate) ended: JoinHandle<PeerError>,
 }
 
@@ -75,10 +80,12 @@ impl Side {
         let (events_sender, events) = mpsc::channel(16);
         let (requests_sender, requests) = mpsc::channel(256);
         let (gossip_sender, gossip) = mpsc::channel(16);
+        let (subprotocols_sender, subprotocols) = mpsc::channel(4);
         let channels = PeerChannels {
             chain: chain_receiver,
             requests: requests_sender,
             gossip: gossip_sender,
+            subprotocols: subprotocols_sender,
             budget: Budget::default(),
             stats: Arc::default(),
         };
@@ -98,6 +105,7 @@ impl Side {
             events,
             requests,
             gossip,
+            subprotocols,
             ended,
         }
     }

@@ -3,7 +3,9 @@
 use super::{RosterReport, STOP_TIMEOUT, Shared, connection};
 use crate::key::NodeId;
 use crate::node::{Host, Node};
-use crate::peer::{Budget, GossipEvent, InboundRequest, LocalChain, Peer, PeerChannels};
+use crate::peer::{
+    Budget, GossipEvent, InboundRequest, LocalChain, Peer, PeerChannels, SubprotocolEvent,
+};
 use crate::peers::{
     Action, Candidate, ConnId, End, Event, Notice, Offers, Refusal, Roster, SavedPeers, Source,
 };
@@ -51,6 +53,7 @@ pub(super) struct Links {
     pub(super) chain: watch::Receiver<LocalChain>,
     pub(super) requests: mpsc::Sender<InboundRequest>,
     pub(super) gossip: mpsc::Sender<GossipEvent>,
+    pub(super) subprotocols: mpsc::Sender<SubprotocolEvent>,
     pub(super) peers: watch::Sender<Arc<[Arc<Peer>]>>,
     /// Which sources of candidates should look for some.
     pub(super) wanted: Vec<(Source, watch::Sender<bool>)>,
@@ -281,6 +284,7 @@ impl Actor {
                 chain: self.links.chain.clone(),
                 requests: self.links.requests.clone(),
                 gossip: self.links.gossip.clone(),
+                subprotocols: self.links.subprotocols.clone(),
                 budget: self.budget.clone(),
                 stats: Arc::clone(&self.shared.stats),
             },

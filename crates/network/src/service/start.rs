@@ -3,15 +3,17 @@
 use super::actor::{self, Actor, Input};
 use super::finder::{self, Counts, Finder, FinderConfig};
 use super::range;
-use super::{Inbound, MAX_GOSSIP, MAX_INPUTS, MAX_REQUESTS, Network, NetworkConfig, Shared};
+use super::{
+    Inbound, MAX_GOSSIP, MAX_INPUTS, MAX_MESSAGES, MAX_REQUESTS, Network, NetworkConfig, Shared,
+};
 use crate::discovery::BootNode;
 use crate::discovery::reach::{Origin, Ports, Reach, local_ip};
 use crate::discovery::v4::{self, DiscoveryConfig, Sockets};
 use crate::discovery::v5::{self, V5, V5Config};
 use crate::gossip::{self, PoolView};
 use crate::node::Node;
-use crate::peer::LocalChain;
-use crate::peers::{Roster, RosterConfig, SavedPeers, Source};
+use crate::peer::{LocalChain, Subprotocol};
+use crate::peers::{MAX_NAMED, Roster, RosterConfig, SavedPeers, Source};
 use crate::record::{LocalRecord, Record, RecordEntries};
 use crate::rlpx::{Hello, Protocol};
 use crate::router;
@@ -20,7 +22,7 @@ use crate::wire::EthVersion;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use rand::seq::IteratorRandom;
-use std::io::{Error, Result};
+use std::io::{Error, ErrorKind, Result};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -113,11 +115,24 @@ fn cannot(what: &str, address: SocketAddr, error: &Error) -> Error {
     )
 }
 
+/// Checks that the registered protocols can be offered.
+fn check(config: &NetworkConfig) -> Result<()> {
+    let lengths = config.versions.iter().map(|version| version.length());
+    let checked = Subprotocol::check(&config.subprotocols, lengths.max().unwrap_or_default());
+    checked.map_err(|error| Error::new(ErrorKind::InvalidInput, error))
+}
+
+/// Events of registered protocols that may wait. Each peer holds a place for its end.
+fn places(config: &NetworkConfig) -> usize {
+    MAX_MESSAGES + config.max_peers + MAX_NAMED
+}
+
 pub(super) async fn start(
     config: NetworkConfig,
     mut chain: watch::Receiver<LocalChain>,
     pool: PoolView,
 ) -> Result<(Network, Inbound)> {
+    check(&config)?;
     let bound = Bound::new(&config).await?;
     let address = bound.tcp().next();
     let reach = bound.reach(&config.advertised);
@@ -142,6 +157,7 @@ pub(super) async fn start(
 
     let (requests_sender, requests) = mpsc::channel(MAX_REQUESTS);
     let (gossip_sender, gossip_events) = mpsc::channel(MAX_GOSSIP);
+    let (subprotocols_sender, subprotocols) = mpsc::channel(places(&config));
     let (peers_sender, peers) = watch::channel(Arc::from([]));
     tokio::spawn(range::announce(chain.clone(), peers.clone()));
     let links = actor::Links {
@@ -149,6 +165,7 @@ pub(super) async fn start(
         chain: chain.clone(),
         requests: requests_sender,
         gossip: gossip_sender,
+        subprotocols: subprotocols_sender,
         peers: peers_sender,
         wanted: vec![(Source::V4, v4_wanted), (Source::V5, v5_wanted)],
     };
@@ -158,10 +175,8 @@ pub(super) async fn start(
     let actor = tokio::spawn(actor.run(input_receiver, bound.listeners));
 
     let v5_figures = v5.as_ref().map(|v5| v5.figures.clone());
-    let (counts, v4_figures) = (
-        Arc::<Counts>::default(),
-        v4.as_ref().map(|v4| v4.figures.clone()),
-    );
+    let v4_figures = v4.as_ref().map(|v4| v4.figures.clone());
+    let counts = Arc::<Counts>::default();
     let finder = Finder::new(FinderConfig {
         reach,
         local,
@@ -208,6 +223,7 @@ pub(super) async fn start(
     let inbound = Inbound {
         requests,
         transactions,
+        subprotocols,
     };
     Ok((network, inbound))
 }
@@ -334,7 +350,9 @@ fn boot_nodes(config: &NetworkConfig) -> impl Iterator<Item = Node> {
 
 fn shared(config: &NetworkConfig, address: Option<SocketAddr>) -> Shared {
     let protocol = |version: &EthVersion| Protocol::new("eth", version.number(), version.length());
-    let protocols: Vec<Protocol> = config.versions.iter().map(protocol).collect();
+    let own = config.subprotocols.iter();
+    let own = own.map(|one| Protocol::new(&one.name, one.version, one.length));
+    let protocols: Vec<Protocol> = config.versions.iter().map(protocol).chain(own).collect();
     let capabilities = protocols.iter().map(|protocol| protocol.capability.clone());
     Shared {
         hello: Hello {

@@ -37,6 +37,7 @@ fn config(number: u8) -> NetworkConfig {
         listen: Some(([127, 0, 0, 1], 0).into()),
         client: format!("test {number}"),
         versions: EthVersion::ALL.to_vec(),
+        subprotocols: Vec::new(),
         max_peers: 4,
         inbound_percent: 50,
         listen_also: None,
@@ -221,4 +222,69 @@ async fn a_removed_static_node_is_cut_and_a_dialled_peer_is_saved() {
     two.network.stop().await;
     let saved = SavedPeers::load(&path).unwrap();
     assert_eq!(saved.best()[0].candidate.id, one.enode().id);
+}
+
+#[tokio::test]
+async fn validators_speak_a_protocol_of_their_own_beside_eth() {
+    let qbft = Subprotocol {
+        name: "istanbul".to_owned(),
+        version: 100,
+        length: 0x16,
+    };
+    let speaking = |config| NetworkConfig {
+        subprotocols: vec![qbft.clone()],
+        ..config
+    };
+    let mut one = Node::start(speaking(config(1)), 1).await;
+    let dialling = |number| NetworkConfig {
+        static_nodes: vec![one.enode()],
+        ..config(number)
+    };
+    let mut two = Node::start(speaking(dialling(2)), 1).await;
+    let three = Node::start(dialling(3), 1).await;
+    one.peers(2).await;
+    let of_three = three.peers(1).await;
+    let caps = of_three[0].info.capabilities.iter();
+    assert_eq!(
+        caps.last().map(ToString::to_string).as_deref(),
+        Some("istanbul/100")
+    );
+    let up = async |node: &mut Node| match node.inbound.subprotocols.recv().await {
+        Some(SubprotocolEvent::Up(peer)) => peer,
+        other => panic!("{other:?}"),
+    };
+    let (of_two, of_one) = (up(&mut one).await, up(&mut two).await);
+    assert_eq!(of_two.info.client, "test 2");
+
+    let data = Bytes::from_static(&[0xc1, 1]);
+    assert_eq!(one.network.send_to_all("istanbul", 0x12, &data), 1);
+    assert!(of_one.send_message("istanbul", 0x15, &data));
+    for (node, code) in [(&mut two, 0x12), (&mut one, 0x15)] {
+        let Some(SubprotocolEvent::Message(message)) = node.inbound.subprotocols.recv().await
+        else {
+            panic!("no message");
+        };
+        assert_eq!((message.code, message.data), (code, data.to_vec()));
+        let mut counts = node.network.stats().messages();
+        let is_this = |count: &crate::MessageCount<'_>| {
+            (count.protocol, count.code, count.direction)
+                == ("istanbul/100", code, Direction::Inbound)
+        };
+        assert!(counts.any(|count| is_this(&count) && count.bytes == 2));
+    }
+    two.network.stop().await;
+    let last = one.inbound.subprotocols.recv().await;
+    assert!(matches!(last, Some(SubprotocolEvent::Down(conn)) if conn == of_two.info.origin.conn));
+
+    let mut wrong = config(4);
+    wrong.subprotocols = vec![Subprotocol {
+        name: "eth".to_owned(),
+        ..qbft
+    }];
+    let (_sender, chain) = watch::channel(chain(1));
+    let refused = Network::start(wrong, chain, PoolView::default()).await;
+    assert_eq!(
+        refused.unwrap_err().kind(),
+        std::io::ErrorKind::InvalidInput
+    );
 }

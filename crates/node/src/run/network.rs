@@ -102,6 +102,7 @@ impl Peers {
         let Inbound {
             requests,
             transactions,
+            ..
         } = inbound;
         let serving = start_serving(chain, pool, requests)?;
         let gossip = PoolGossip::start(pool, backend, &network.gossip(), transactions)?;
@@ -172,6 +173,7 @@ fn network_config(config: PeersConfig, key: NodeKey, client: &str) -> Result<Net
         listen_also: None,
         client: client.to_owned(),
         versions: config.versions,
+        subprotocols: Vec::new(),
         max_peers: config.max_peers,
         inbound_percent: config.inbound_percent,
         static_nodes: static_nodes(&config.static_nodes)?,

@@ -70,6 +70,7 @@ impl Node {
             listen: Some(([127, 0, 0, 1], 0).into()),
             client: format!("test {number}"),
             versions: versions.to_vec(),
+            subprotocols: Vec::new(),
             max_peers: 4,
             inbound_percent: 50,
             static_nodes,
