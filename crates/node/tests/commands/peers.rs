@@ -176,7 +176,7 @@ fn a_port_that_is_taken_and_files_that_hold_no_nodes_stop_the_start() {
     let flags = format!("{base} --p2p-port=0 --static-nodes-file=/nowhere/nodes.json");
     dir.run(&flags, &[]).failed(&["/nowhere/nodes.json"]);
     let flags = format!("{base} --p2p-port=0 --Xeth-capability-max=66");
-    dir.run(&flags, &[]).failed(&["69 to 72"]);
+    dir.run(&flags, &[]).failed(&["66 to 72"]);
 }
 
 #[test]
@@ -272,4 +272,22 @@ fn a_scrape_of_a_node_that_synced_from_two_peers_has_each_row_of_network_and_syn
     ] {
         assert!(scrape.contains(row), "{row} is missing in {scrape}");
     }
+}
+
+#[test]
+fn with_eth_66_alone_nodes_sync_and_say_no_last_block() {
+    let flags = format!("{PEERS} --Xeth-capability-min=66 --Xeth-capability-max=66");
+    let source = Node::with_chain_and(&flags);
+    let old_or_new = format!("{PEERS} --Xeth-capability-min=66");
+    let sink = Node::start(TestDir::new(), &old_or_new);
+    sink.result("admin_addPeer", two_enode(&source));
+    let peer = peers(&sink, 1).remove(0);
+    assert_eq!(peer["protocols"]["eth"]["version"], 66);
+    assert_eq!(peer["caps"], json!(["eth/66"]));
+    assert_eq!(peer["protocols"]["eth"]["latestBlock"], 0);
+    assert_eq!(peer["protocols"]["eth"]["latestBlockHash"], HEAD);
+    while send_fork_choice(&sink, HEAD) != "VALID" {
+        std::thread::yield_now();
+    }
+    assert_eq!(sink.result("eth_blockNumber", json!([])), "0x36");
 }
