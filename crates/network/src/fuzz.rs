@@ -37,25 +37,8 @@ pub enum Form {
     Bytes,
 }
 
-/// How many bytes one reading may allocate in all, freed ones too.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Allowance {
-    /// For each byte of the input.
-    pub per_byte: usize,
-    /// Besides.
-    pub constant: usize,
-}
-
-impl Allowance {
-    /// What an input of `bytes` may cost.
-    pub fn of(self, bytes: usize) -> usize {
-        self.per_byte
-            .saturating_mul(bytes)
-            .saturating_add(self.constant)
-    }
-}
-
 type Make = Box<dyn Fn(&mut SmallRng) -> Vec<u8> + Send + Sync>;
+type Allowance = Box<dyn Fn(&[u8]) -> usize + Send + Sync>;
 type Seal = Box<dyn Fn(&[u8], &mut SmallRng) -> Vec<u8> + Send + Sync>;
 type Read = Box<dyn Fn(&[u8]) -> bool + Send + Sync>;
 type Law = Box<dyn Fn(&[u8]) -> Result<(), String> + Send + Sync>;
@@ -66,8 +49,7 @@ pub struct Target {
     pub name: String,
     /// How its inputs are written.
     pub form: Form,
-    /// What one reading may allocate.
-    pub allowance: Allowance,
+    allowance: Allowance,
     valid: Make,
     seal: Option<Seal>,
     read: Read,
@@ -109,10 +91,7 @@ impl Target {
         Self {
             name: name.into(),
             form,
-            allowance: Allowance {
-                per_byte: 8,
-                constant: 16 << 10,
-            },
+            allowance: linear(8, 16 << 10),
             valid: Box::new(valid),
             seal: None,
             read: Box::new(move |data| read(data).is_some()),
@@ -121,7 +100,7 @@ impl Target {
     }
 
     fn allowed(mut self, per_byte: usize, constant: usize) -> Self {
-        self.allowance = Allowance { per_byte, constant };
+        self.allowance = linear(per_byte, constant);
         self
     }
 
@@ -151,6 +130,11 @@ impl Target {
         (self.read)(input)
     }
 
+    /// How many bytes reading this input may allocate in all, freed ones too.
+    pub fn allowed_bytes(&self, input: &[u8]) -> usize {
+        (self.allowance)(input)
+    }
+
     /// Checks the law of an input.
     ///
     /// # Errors
@@ -158,6 +142,15 @@ impl Target {
     pub fn check(&self, input: &[u8]) -> Result<(), String> {
         (self.law)(input)
     }
+}
+
+/// So many bytes for each byte of an input, and some besides.
+fn linear(per_byte: usize, constant: usize) -> Allowance {
+    Box::new(move |input| {
+        per_byte
+            .saturating_mul(input.len())
+            .saturating_add(constant)
+    })
 }
 
 /// All readers.

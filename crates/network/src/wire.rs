@@ -3,6 +3,7 @@
 //! | file | what it is |
 //! |---|---|
 //! | `fields` | reads an RLP list field by field |
+//! | `footprint` | how much memory an answer will take |
 //! | `limits` | how much a message may hold |
 //! | `status` | versions; the first message, and how far a peer's chain reaches |
 //! | `request` | what is asked: headers, bodies, receipts, transactions, access lists, cells |
@@ -12,12 +13,14 @@
 //! Spec: devp2p `caps/eth.md`; EIP-2481 (66), EIP-4938 (67), EIP-5793 (68), EIP-7642 (69), EIP-7975 (70), EIP-8159 (71), EIP-8070 (72).
 
 pub(crate) mod fields;
+mod footprint;
 mod gossip;
 pub mod limits;
 mod request;
 mod response;
 mod status;
 
+pub(crate) use footprint::footprint;
 pub(crate) use gossip::decode_transactions;
 pub use gossip::{Announced, Announcement, encode_item, encode_transactions};
 pub(crate) use request::no_node_data;

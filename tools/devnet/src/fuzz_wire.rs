@@ -155,7 +155,7 @@ fn run_one(all: &[Target], name: &str, input: &str) -> Result<()> {
     let what = if was_read { "read" } else { "refused" };
     println!(
         "{name}: {what}, {allocated} bytes allocated, {} allowed",
-        target.allowance.of(input.len())
+        target.allowed_bytes(&input)
     );
     Ok(())
 }
@@ -179,7 +179,7 @@ fn try_input(target: &Target, input: &[u8]) -> Result<(bool, u64), String> {
         format!("it panics: {}", text.unwrap_or("without a text"))
     })?;
     law?;
-    let allowed = target.allowance.of(input.len()) as u64;
+    let allowed = target.allowed_bytes(input) as u64;
     match cost > allowed {
         true => Err(format!("{cost} bytes allocated, {allowed} are allowed")),
         false => Ok((was_read, cost)),

@@ -6,7 +6,7 @@ use crate::wire::fields::list;
 use crate::wire::{
     Announced, Announcement, Answer, BlockId, BlockRange, CellMask, EthVersion, Request,
     RequestKind, Status, cells_answer, decode_transactions, encode_item, encode_transactions,
-    limits::CELL_BYTES, no_node_data, put_receipt,
+    footprint, limits::CELL_BYTES, no_node_data, put_receipt,
 };
 use niwaki_primitives::rlp::{Decodable, encode};
 use niwaki_primitives::{B256, Bytes, U256};
@@ -164,26 +164,24 @@ fn random_request(kind: RequestKind, rng: &mut SmallRng) -> Request {
     }
 }
 
+/// As the task reads it that reads a peer's messages: room is taken for the footprint, which bounds what the answer takes.
 fn answer(kind: RequestKind, name: &str, version: EthVersion) -> Target {
-    let target = Target::new(
-        format!("answer/{name}/{}", version.number()),
-        Form::Rlp(0),
-        move |rng| written(number(rng), &random_answer(kind, rng), version),
-        move |data| Answer::decode(kind, data, version).ok(),
-        move |(id, answer): &(u64, Answer)| written(*id, answer, version),
-    );
-    let (per_byte, constant) = allowance(kind);
-    target.allowed(per_byte, constant)
-}
-
-/// The smallest items of each kind set the figure: a receipt of 5 bytes takes 104.
-fn allowance(kind: RequestKind) -> (usize, usize) {
-    match kind {
-        RequestKind::Headers | RequestKind::PooledTransactions => (48, 16 << 10),
-        // 16,384 lists that the other side does not have.
-        RequestKind::AccessLists => (8, 2 << 20),
-        RequestKind::Cells => (8, 1 << 20),
-        RequestKind::Bodies | RequestKind::Receipts => (64, 1 << 20),
+    let read = move |data: &[u8]| {
+        footprint(kind, data, version).ok()?;
+        Answer::decode(kind, data, version).ok()
+    };
+    Target {
+        allowance: Box::new(move |data| {
+            // Errors may have a text.
+            footprint(kind, data, version).unwrap_or_default() + 512
+        }),
+        ..Target::new(
+            format!("answer/{name}/{}", version.number()),
+            Form::Rlp(0),
+            move |rng| written(number(rng), &random_answer(kind, rng), version),
+            read,
+            move |(id, answer): &(u64, Answer)| written(*id, answer, version),
+        )
     }
 }
 

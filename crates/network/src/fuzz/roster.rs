@@ -1,6 +1,6 @@
 //! The roster under any sequence of events: six bytes each.
 
-use super::{Allowance, Form, Target};
+use super::{Form, Target, linear};
 use crate::key::NodeId;
 use crate::peers::{
     Action, BanTarget, Candidate, Conduct, ConnId, End, Event, Offers, Roster, RosterConfig,
@@ -36,10 +36,7 @@ pub(super) fn target() -> Target {
         name: "roster".into(),
         form: Form::Bytes,
         // It writes the file of saved peers.
-        allowance: Allowance {
-            per_byte: 16 << 10,
-            constant: 256 << 10,
-        },
+        allowance: linear(16 << 10, 256 << 10),
         valid: Box::new(|rng: &mut SmallRng| {
             let events = rng.random_range(1..200);
             (0..events * EVENT_BYTES).map(|_| rng.random()).collect()

@@ -3,19 +3,24 @@
 //! ```text
 //! head of a frame -> room for the frame -> its body -> room for the message -> decompressed -> handled, or held by a caller
 //!                    (until decompressed)              (until handled, or dropped by the caller)
+//!                                            an answer -> room for its values -> read -> held by the asker until dropped
 //! ```
 //!
-//! A reader without room waits, and TCP carries that back to its peer. What is read takes room of two pools, in this order. Who holds
-//! room for messages never waits for more, so that room comes free again; who holds room for a frame waits for messages only. So no
-//! two wait for each other. Frames of up to 64 KiB need no room: a few peers that send large ones slowly hold up no gossip.
+//! A reader without room waits, and TCP carries that back to its peer. What is read takes room of up to three pools, in this order: a
+//! task that waits for one holds room of earlier ones only, and the holder of a later one never waits for room. So no two wait for each
+//! other. Frames of up to 64 KiB need no room: a few peers that send large ones slowly hold up no gossip.
 
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Bytes of large frames that are being read, of all peers.
-const FRAMES_BYTES: usize = 64 << 20;
+const FRAMES_BYTES: usize = 32 << 20;
 /// Bytes of messages that are not handled yet, of all peers.
-const MESSAGES_BYTES: usize = 192 << 20;
+const MESSAGES_BYTES: usize = 96 << 20;
+/// Bytes of answers as values, of all peers.
+const ANSWERS_BYTES: usize = 128 << 20;
+/// Bytes of one answer as a value: a peer that sends more sends nonsense.
+const ANSWER_BYTES: usize = 64 << 20;
 /// Bytes of messages that are not handled yet, of one peer: one of the largest has room.
 const PEER_BYTES: usize = 12 << 20;
 /// A frame of this size or less needs no room.
@@ -35,6 +40,7 @@ pub(crate) struct Room {
 pub(crate) struct Budget {
     frames: Arc<Semaphore>,
     messages: Arc<Semaphore>,
+    answers: Arc<Semaphore>,
 }
 
 impl Default for Budget {
@@ -42,6 +48,7 @@ impl Default for Budget {
         Self {
             frames: Arc::new(Semaphore::new(FRAMES_BYTES)),
             messages: Arc::new(Semaphore::new(MESSAGES_BYTES)),
+            answers: Arc::new(Semaphore::new(ANSWERS_BYTES)),
         }
     }
 }
@@ -82,6 +89,17 @@ impl PeerBudget {
             _of_all: take(&self.shared.messages, bytes).await,
         }
     }
+
+    /// Waits for room for an answer that takes so many bytes once it is read. `None` if no answer may take so many.
+    pub(super) async fn answer(&self, bytes: usize) -> Option<Room> {
+        if bytes > ANSWER_BYTES {
+            return None;
+        }
+        Some(Room {
+            _of_peer: None,
+            _of_all: take(&self.shared.answers, bytes).await,
+        })
+    }
 }
 
 async fn take(pool: &Arc<Semaphore>, bytes: usize) -> Option<OwnedSemaphorePermit> {
@@ -112,27 +130,40 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn twenty_peers_fill_the_room_of_all_and_another_one_waits() {
+    async fn ten_peers_fill_the_room_of_all_and_another_one_waits() {
         let budget = Budget::default();
-        let peers: Vec<PeerBudget> = (0..20).map(|_| budget.of_peer()).collect();
+        let peers: Vec<PeerBudget> = (0..10).map(|_| budget.of_peer()).collect();
         let mut rooms = Vec::new();
-        for peer in &peers[..19] {
+        for peer in &peers[..9] {
             rooms.push(is_ready(peer.message(10 << 20)).await.unwrap());
         }
-        assert!(is_ready(peers[19].message(10 << 20)).await.is_none());
+        assert!(is_ready(peers[9].message(10 << 20)).await.is_none());
         rooms.pop();
-        assert!(is_ready(peers[19].message(10 << 20)).await.is_some());
+        assert!(is_ready(peers[9].message(10 << 20)).await.is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn answers_have_room_of_their_own_and_none_of_more_than_64_mib() {
+        let budget = Budget::default();
+        let peer = budget.of_peer();
+        assert!(peer.answer((64 << 20) + 1).await.is_none());
+        let first = is_ready(peer.answer(64 << 20)).await.unwrap();
+        let _second = is_ready(peer.answer(64 << 20)).await.unwrap();
+        assert!(is_ready(peer.answer(1)).await.is_none());
+        assert!(is_ready(peer.message(1 << 20)).await.is_some());
+        drop(first);
+        assert!(is_ready(peer.answer(1)).await.unwrap().is_some());
     }
 
     #[tokio::test(start_paused = true)]
     async fn small_frames_need_no_room_while_large_ones_fill_it() {
         let budget = Budget::default();
-        let peers: Vec<PeerBudget> = (0..7).map(|_| budget.of_peer()).collect();
+        let peers: Vec<PeerBudget> = (0..4).map(|_| budget.of_peer()).collect();
         let mut rooms = Vec::new();
-        for peer in &peers[..6] {
+        for peer in &peers[..3] {
             rooms.push(is_ready(peer.frame(10 << 20)).await.unwrap());
         }
-        assert!(is_ready(peers[6].frame(10 << 20)).await.is_none());
-        assert!(is_ready(peers[6].frame(SMALL_BYTES)).await.is_some());
+        assert!(is_ready(peers[3].frame(10 << 20)).await.is_none());
+        assert!(is_ready(peers[3].frame(SMALL_BYTES)).await.is_some());
     }
 }

@@ -19,7 +19,7 @@ use crate::rlpx::hello as base;
 use crate::rlpx::{DisconnectReason, Message, MessageReader, MessageWriter, Session, SessionError};
 use crate::wire::{
     Announcement, Answer, BlockRange, EthVersion, Request, RequestKind, Status, StatusError,
-    decode_transactions, no_node_data, number,
+    decode_transactions, footprint, no_node_data, number,
 };
 use niwaki_primitives::rlp;
 use std::sync::{Arc, Mutex};
@@ -319,6 +319,7 @@ async fn read<R: AsyncRead + Unpin, F: Future>(
             message,
             room,
             places: Arc::clone(&places),
+            budget: inbound.budget,
         };
         let metered = match handle(read, inbound).await {
             Ok(Handled::Event(event)) => {
@@ -345,9 +346,10 @@ enum Handled {
 }
 
 /// A message that was read.
-struct Read {
+struct Read<'r> {
     message: Message,
     room: Room,
+    budget: &'r PeerBudget,
     /// Of requests that are not answered yet.
     places: Arc<Semaphore>,
 }
@@ -394,7 +396,7 @@ async fn next_size<R: AsyncRead + Unpin>(
     }
 }
 
-async fn handle(read: Read, inbound: &Inbound<'_>) -> Result<Handled, PeerError> {
+async fn handle(read: Read<'_>, inbound: &Inbound<'_>) -> Result<Handled, PeerError> {
     let Inbound {
         peer,
         eth,
@@ -424,7 +426,7 @@ async fn handle(read: Read, inbound: &Inbound<'_>) -> Result<Handled, PeerError>
 
 async fn handle_eth(
     number: u8,
-    read: Read,
+    read: Read<'_>,
     peer: &Arc<Peer>,
     channels: &PeerChannels,
 ) -> Result<Handled, rlp::Error> {
@@ -473,12 +475,7 @@ async fn handle_eth(
                 let _ = channels.requests.send(inbound).await;
                 return Ok(Handled::Metered(Metered::Request));
             } else if let Some(kind) = RequestKind::of_answer(number).filter(spoken) {
-                let (request_id, answer) = Answer::decode(kind, data, version)?;
-                let answer = PeerAnswer {
-                    answer,
-                    bytes: data.len(),
-                    room: read.room,
-                };
+                let (request_id, answer) = read_answer(kind, data, version, read.budget).await?;
                 let completed = peer.pending().complete(kind, request_id, answer);
                 completed.map_err(|_| rlp::Error::Custom("not what was asked for"))?;
             } else {
@@ -487,6 +484,25 @@ async fn handle_eth(
         }
     }
     Ok(Handled::Unmetered)
+}
+
+/// Reads an answer once there is room for what it takes as a value.
+async fn read_answer(
+    kind: RequestKind,
+    data: &[u8],
+    version: EthVersion,
+    budget: &PeerBudget,
+) -> Result<(u64, PeerAnswer), rlp::Error> {
+    let room = budget.answer(footprint(kind, data, version)?).await;
+    let room = room.ok_or(rlp::Error::Custom("more items than memory for them"))?;
+    let (id, answer) = Answer::decode(kind, data, version)?;
+    let bytes = data.len();
+    let answer = PeerAnswer {
+        answer,
+        bytes,
+        room,
+    };
+    Ok((id, answer))
 }
 
 /// Hands gossip out; it is dropped while the pool is behind, so that answers are read all the same.

@@ -40,6 +40,11 @@ impl<'a> Fields<'a> {
         Ok(&start[..start.len() - self.0.len()])
     }
 
+    /// The bytes of a string that is given with its head.
+    pub(crate) fn string(raw: &'a [u8]) -> Result<&'a [u8]> {
+        Header::decode_bytes(&mut &*raw, false)
+    }
+
     /// All that is left, at most `max` of them.
     pub(crate) fn all<T: Decodable>(mut self, max: usize) -> Result<Vec<T>> {
         let mut all = Vec::new();
@@ -62,6 +67,11 @@ impl<'a> Fields<'a> {
             }),
         }
     }
+}
+
+/// Whether an item, given with its head, is a list.
+pub(crate) fn is_list(raw: &[u8]) -> bool {
+    raw.first().is_some_and(|head| *head >= 0xc0)
 }
 
 /// Appends a list of `fields`, which are encoded already.

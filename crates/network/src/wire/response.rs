@@ -1,6 +1,6 @@
 //! Answers: written by the side that serves, item by item within the limits, and read by the side that asked.
 
-use super::fields::{Fields, list, put_list};
+use super::fields::{Fields, is_list, list, put_list};
 use super::limits::{CELL_BYTES, HARD_ANSWER_BYTES, MAX_REQUESTED, SOFT_ANSWER_BYTES};
 use super::{CellMask, EthVersion, RequestKind};
 use niwaki_primitives::rlp::{Encodable, Error, Header as RlpHeader, Result, encode};
@@ -125,10 +125,6 @@ impl Answer {
 
 const OTHER_TRANSACTIONS: Error = Error::Custom("cells of more or fewer transactions than named");
 
-fn is_list(raw: &[u8]) -> bool {
-    raw.first().is_some_and(|head| *head >= 0xc0)
-}
-
 /// Transactions in EIP-2718 form: a legacy one is a list, a typed one a string.
 pub(crate) fn read_transactions(mut fields: Fields<'_>, max: usize) -> Result<Vec<Bytes>> {
     let mut all = Vec::new();
@@ -139,7 +135,7 @@ pub(crate) fn read_transactions(mut fields: Fields<'_>, max: usize) -> Result<Ve
         let raw = fields.raw()?;
         let bytes = match is_list(raw) {
             true => raw,
-            false => typed(RlpHeader::decode_bytes(&mut &*raw, false)?)?,
+            false => typed(Fields::string(raw)?)?,
         };
         all.push(Bytes::copy_from_slice(bytes));
     }
