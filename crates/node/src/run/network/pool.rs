@@ -11,7 +11,7 @@ use niwaki_network::gossip::{
 };
 use niwaki_network::wire::{CellMask, EthVersion};
 use niwaki_primitives::{B256, Bytes, Encodable2718, Typed2718};
-use niwaki_rpc::{Backend, yield_to_blocks};
+use niwaki_rpc::{Backend, SyncStatus, yield_to_blocks};
 use niwaki_txpool::{
     DropReason, Incoming, Origin, Pool, PoolError, PoolEvent, PooledTransaction, Sidecar, cells_of,
     encode_network, encode_without_blobs, sidecar_proofs,
@@ -19,7 +19,7 @@ use niwaki_txpool::{
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::{Builder, JoinHandle};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::mpsc;
 
 /// Events that wait for the thread that tells peers; beyond, the oldest are dropped: new peers get to know what the pool has.
@@ -28,6 +28,8 @@ const MAX_WAITING: usize = 16_384;
 const BATCH: usize = 512;
 /// How long the thread waits for an event before it looks whether this node syncs.
 const IDLE: Duration = Duration::from_millis(500);
+/// A node that was current this time ago is not syncing yet.
+const SHORT_GAP: Duration = Duration::from_secs(10);
 /// Larger transactions are announced, not sent.
 const MAX_SENT_BYTES: usize = 4096;
 const BLOB_TYPE: u8 = 3;
@@ -217,7 +219,8 @@ impl PoolGossip {
         gossip: &GossipHandle,
         batches: mpsc::Receiver<ReceivedBatch>,
     ) -> Result<Self> {
-        gossip.set_syncing(backend.target().is_some());
+        let mut last_current = LastCurrent::default();
+        gossip.set_syncing(last_current.is_syncing(&backend.sync_status(), Instant::now()));
         let waiting = Arc::new(Waiting::default());
         let queue = Arc::clone(&waiting);
         pool.listen(move |event| queue.push(event));
@@ -235,7 +238,8 @@ impl PoolGossip {
             .spawn(move || {
                 yield_to_blocks();
                 while let Some(news) = queue.take() {
-                    gossip.set_syncing(backend.target().is_some());
+                    let status = backend.sync_status();
+                    gossip.set_syncing(last_current.is_syncing(&status, Instant::now()));
                     tell(&pool, &gossip, news);
                 }
             });
@@ -250,6 +254,23 @@ impl PoolGossip {
         for thread in self.threads {
             let _ = thread.join();
         }
+    }
+}
+
+/// When this node was last known to be at its consensus client's head.
+#[derive(Default)]
+struct LastCurrent(Option<Instant>);
+
+impl LastCurrent {
+    /// Whether transactions of peers are of no use: the state is unknown or old. A block that is missing for a moment does not count:
+    /// peers send a transaction once, and what is ignored then is lost.
+    fn is_syncing(&mut self, status: &SyncStatus, now: Instant) -> bool {
+        match status {
+            SyncStatus::Current => self.0 = Some(now),
+            SyncStatus::Unknown => self.0 = None,
+            SyncStatus::Behind(_) => {}
+        }
+        self.0.is_none_or(|last| now - last >= SHORT_GAP)
     }
 }
 
@@ -272,4 +293,30 @@ fn tell(pool: &Pool, gossip: &GossipHandle, all: Vec<News>) {
         gossip.broadcast(&new);
     }
     gossip.mined(&mined);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use niwaki_chain::MissingHead;
+
+    #[test]
+    fn gossip_goes_on_in_a_gap_of_less_than_ten_seconds() {
+        let behind = SyncStatus::Behind(MissingHead {
+            hash: B256::ZERO,
+            number: None,
+        });
+        let start = Instant::now();
+        let mut last = LastCurrent::default();
+        let mut at = |status: &SyncStatus, second| {
+            last.is_syncing(status, start + Duration::from_secs(second))
+        };
+        // A node that has just started knows nothing.
+        assert!(at(&SyncStatus::Unknown, 0));
+        assert!(at(&behind, 1));
+        assert!(!at(&SyncStatus::Current, 2));
+        assert!(!at(&behind, 11));
+        assert!(at(&behind, 12));
+        assert!(!at(&SyncStatus::Current, 13));
+    }
 }
