@@ -17,8 +17,10 @@
 //! | `process` | execution and roots |
 //! | `tasks` | what is done in parallel with the execution |
 //! | `commit` | what is written |
+//! | `batch` | several blocks, whose state root is computed once |
 //! | `error` | why a block was not imported |
 
+mod batch;
 mod commit;
 mod error;
 mod process;
@@ -153,14 +155,28 @@ impl Chain {
         } = request.into();
         let _guard = self.begin_import();
         let _writer = self.writer();
-        let (number, parent) = (block.header.number, block.header.parent_hash);
-        if let Some(stored) = self.header(&hash)? {
-            return self.import_stored(stored, block.body.transactions.len(), canonicalize);
-        }
         let roots = hints.roots;
         let bal = hints.access_list.as_deref();
         let block = Arc::new(RecoveringBlock::new(block, hash, hints.senders).timed(nanoseconds));
-        self.validate_and_commit(&block, roots, bal, write_ahead, canonicalize)
+        self.import_recovering(&block, roots, bal, write_ahead, canonicalize)
+    }
+
+    /// The caller holds the writer's lock.
+    fn import_recovering(
+        &self,
+        block: &Arc<RecoveringBlock>,
+        roots: Option<BodyRoots>,
+        bal: Option<&[AccountChanges]>,
+        write_ahead: Option<WriteAhead<'_>>,
+        canonicalize: bool,
+    ) -> Result<Imported, ImportError> {
+        let (header, hash) = (&block.block.header, block.hash);
+        let (number, parent) = (header.number, header.parent_hash);
+        if let Some(stored) = self.header(&hash)? {
+            let transactions = block.block.body.transactions.len();
+            return self.import_stored(stored, transactions, canonicalize);
+        }
+        self.validate_and_commit(block, roots, bal, write_ahead, canonicalize)
             .map_err(|failure| {
                 if matches!(failure, ImportFailure::Invalid(_)) {
                     self.bad_blocks().put(&block.block, hash);

@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 mod access_list;
 mod bal;
+mod batch;
 mod checking;
 mod consensus;
 mod crash;

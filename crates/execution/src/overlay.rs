@@ -1,5 +1,5 @@
-//! A state with changes on top that no block has made: overrides, and what simulated transactions leave for those after
-//! them.
+//! A state with changes on top that are not written: overrides, what simulated transactions leave for those after them, and the
+//! blocks of a batch.
 //!
 //! It is a [`StateView`] itself, and knows what differs from the state below as a [`StateDiff`].
 
@@ -10,10 +10,10 @@ use std::collections::BTreeMap;
 
 /// A state and what was changed on top of it.
 pub struct Overlay<'v> {
-    base: &'v dyn StateView,
+    base: &'v (dyn StateView + Sync),
     /// Number of the block whose state the base is; later hashes are unknown to it.
     base_number: u64,
-    accounts: BTreeMap<Address, Changed>,
+    accounts: map::HashMap<Address, Changed>,
     codes: map::HashMap<B256, Bytes>,
     hashes: BTreeMap<u64, B256>,
 }
@@ -24,16 +24,16 @@ struct Changed {
     now: Option<Account>,
     /// Storage of the base is gone.
     wiped: bool,
-    slots: BTreeMap<U256, SlotDiff>,
+    slots: map::HashMap<U256, SlotDiff>,
 }
 
 impl<'v> Overlay<'v> {
     /// No changes on top of the state after block `base_number`.
-    pub fn new(base: &'v dyn StateView, base_number: u64) -> Self {
+    pub fn new(base: &'v (dyn StateView + Sync), base_number: u64) -> Self {
         Self {
             base,
             base_number,
-            accounts: BTreeMap::new(),
+            accounts: map::HashMap::default(),
             codes: map::HashMap::default(),
             hashes: BTreeMap::new(),
         }
@@ -134,7 +134,8 @@ impl<'v> Overlay<'v> {
                 values.new != before
             };
             let slots = changed.slots.iter().filter(|(_, values)| differs(values));
-            let slots: Vec<_> = slots.map(|(slot, values)| (*slot, *values)).collect();
+            let mut slots: Vec<_> = slots.map(|(slot, values)| (*slot, *values)).collect();
+            slots.sort_unstable_by_key(|(slot, _)| *slot);
             if changed.prior == changed.now && slots.is_empty() && !wiped {
                 continue;
             }
@@ -146,11 +147,10 @@ impl<'v> Overlay<'v> {
             };
             diff.accounts.push((*address, change));
         }
-        let used = |hash: &B256| {
-            let mut changed = diff.accounts.iter().filter_map(|(_, change)| change.new);
-            changed.any(|account| account.code_hash == *hash)
-        };
-        let codes = self.codes.iter().filter(|(hash, _)| used(hash));
+        diff.accounts.sort_unstable_by_key(|(address, _)| *address);
+        let changed = diff.accounts.iter().filter_map(|(_, change)| change.new);
+        let used: map::HashSet<B256> = changed.map(|account| account.code_hash).collect();
+        let codes = self.codes.iter().filter(|(hash, _)| used.contains(*hash));
         diff.codes = codes.map(|(hash, code)| (*hash, code.clone())).collect();
         diff.codes.sort_unstable_by_key(|(hash, _)| *hash);
         diff

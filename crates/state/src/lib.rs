@@ -27,6 +27,7 @@
 //! | file | what it is |
 //! |---|---|
 //! | `world` | [`WorldState`]: open, view, commit, roll along trie logs |
+//! | `head` | [`BlockId`], [`StateHead`] |
 //! | `views` | states to read from |
 //! | `views/view` | [`View`]: the head's state, or that of another recent block |
 //! | `views/overlay` | path from the head to another block by trie logs; recent overlays |
@@ -58,6 +59,7 @@
 #![forbid(unsafe_code)]
 
 mod commit;
+mod head;
 mod maintenance;
 mod tries;
 mod views;
@@ -67,6 +69,7 @@ pub use commit::flat::{decode_account, decode_value, encode_account, encode_valu
 pub use commit::hashed_diff::{HashedAccountDiff, HashedDiff, HashedSlotDiff};
 pub use commit::root::ComputedRoot;
 pub use commit::trie_log::{TrieLog, TrieLogError};
+pub use head::{BlockId, StateHead};
 pub use maintenance::check::{CheckSummary, Problem};
 pub use maintenance::genesis::{GenesisAccount, genesis_root};
 pub use maintenance::load::{GenesisLoad, LoadError, LoadProgress, ResumableLoad};
@@ -77,7 +80,7 @@ pub use views::cache::{CacheStats, HitRate};
 pub use views::historical::HistoricalView;
 pub use views::range::RangeVisitor;
 pub use views::view::View;
-pub use world::{BlockId, StateHead, StateOptions, TRIE_LOGS_KEPT, WorldState};
+pub use world::{StateOptions, TRIE_LOGS_KEPT, WorldState};
 
 #[cfg(test)]
 mod tests;

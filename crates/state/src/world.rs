@@ -12,7 +12,7 @@ use crate::tries::trie_cache::TrieCache;
 use crate::views::cache::{CacheStats, Caches, HitRate};
 use crate::views::layers::DiffLayers;
 use crate::views::overlay::{Overlay, OverlayCache, RollPath, diff_to, overlay_at, roll_path};
-use crate::{HistoricalView, View};
+use crate::{BlockId, HistoricalView, StateHead, View};
 use niwaki_primitives::{B256, EMPTY_ROOT_HASH, Fault};
 use niwaki_storage::{Batch, Database, DeferredRows, Segment, corrupt};
 use niwaki_threads::lock;
@@ -24,70 +24,6 @@ pub const TRIE_LOGS_KEPT: u64 = 512;
 
 /// The row of `meta` that says which block's state the flat segments and the trie hold.
 const HEAD: &[u8] = b"head";
-
-/// A block by number and hash.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct BlockId {
-    /// Number.
-    pub number: u64,
-    /// Hash.
-    pub hash: B256,
-}
-
-impl BlockId {
-    const BYTES: usize = 40;
-
-    /// The key of a block's trie log, header, body, receipts or access list.
-    pub fn to_key(self) -> [u8; Self::BYTES] {
-        let mut key = [0; Self::BYTES];
-        key[..8].copy_from_slice(&self.number.to_be_bytes());
-        key[8..].copy_from_slice(self.hash.as_slice());
-        key
-    }
-
-    /// The block whose rows have this key.
-    pub fn from_key(key: &[u8]) -> Option<Self> {
-        let (number, hash) = key.split_first_chunk()?;
-        Some(Self {
-            number: u64::from_be_bytes(*number),
-            hash: B256::try_from(hash).ok()?,
-        })
-    }
-}
-
-impl fmt::Display for BlockId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.number, self.hash)
-    }
-}
-
-/// The block whose state is on disk, and that state's root.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StateHead {
-    /// The block.
-    pub block: BlockId,
-    /// The state root after it.
-    pub root: B256,
-}
-
-impl StateHead {
-    const BYTES: usize = BlockId::BYTES + size_of::<B256>();
-
-    pub(crate) fn to_row(self) -> [u8; Self::BYTES] {
-        let mut row = [0; Self::BYTES];
-        row[..BlockId::BYTES].copy_from_slice(&self.block.to_key());
-        row[BlockId::BYTES..].copy_from_slice(self.root.as_slice());
-        row
-    }
-
-    fn from_row(row: &[u8]) -> Option<Self> {
-        let (key, root) = row.split_at_checked(BlockId::BYTES)?;
-        Some(Self {
-            block: BlockId::from_key(key)?,
-            root: B256::try_from(root).ok()?,
-        })
-    }
-}
 
 /// How a world state is opened.
 #[derive(Clone, Copy, Debug)]
@@ -289,6 +225,36 @@ impl WorldState {
         computed: ComputedRoot,
         block: BlockId,
         parent: B256,
+        batch: Batch,
+        durable: bool,
+    ) -> Result<(), Fault> {
+        self.commit_from(computed, block, Some(parent), batch, durable)
+    }
+
+    /// As [`WorldState::commit`] for several blocks at once, from the head's child up to `block`. It leaves no trie log, so no
+    /// state below `block` can be reached afterwards.
+    ///
+    /// # Errors
+    /// As [`WorldState::commit`].
+    ///
+    /// # Panics
+    /// As [`WorldState::commit`], and in an archive, which keeps the state of each block.
+    pub fn commit_batch(
+        &self,
+        computed: ComputedRoot,
+        block: BlockId,
+        batch: Batch,
+    ) -> Result<(), Fault> {
+        assert!(!self.archive, "an archive keeps the state of each block");
+        self.commit_from(computed, block, None, batch, false)
+    }
+
+    /// Without a parent there is no trie log.
+    fn commit_from(
+        &self,
+        computed: ComputedRoot,
+        block: BlockId,
+        parent: Option<B256>,
         mut batch: Batch,
         durable: bool,
     ) -> Result<(), Fault> {
@@ -304,19 +270,25 @@ impl WorldState {
             block,
             root: computed.root,
         };
-        if self.archive {
-            let parent = BlockId {
-                number: block.number.saturating_sub(1),
-                hash: parent,
-            };
+        if let Some(hash) = parent.filter(|_| self.archive) {
+            let number = block.number.saturating_sub(1);
             let own = (block, HashedDiff::clone(&computed.own));
+            let parent = BlockId { number, hash };
             self.record_history(&mut tries, &from, parent, Some(own), &mut batch)
                 .inspect_err(|_| tries.reset(from.root))?;
         }
         let (diff, codes) = (computed.after.total(), computed.codes.clone());
         let own = Arc::clone(&computed.own);
         let is_child_of_head = computed.before.steps().is_empty();
-        let log = Some(TrieLogRows::of(computed, block, parent));
+        let log = match parent {
+            Some(parent) => Some(TrieLogRows::of(computed, block, parent)),
+            None => {
+                for (hash, code) in &codes {
+                    batch.put(Segment::Code, hash.as_slice(), code);
+                }
+                None
+            }
+        };
         let change = HeadChange {
             from,
             to,

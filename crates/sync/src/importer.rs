@@ -1,8 +1,9 @@
-//! The import of blocks in order, on threads of its own: senders are recovered ahead, blocks become the head one after the other.
+//! The import of blocks in order, on threads of its own: senders are recovered ahead; blocks become the head one after the other, or
+//! in batches while the target is far.
 
 use crate::body_queue::CheckedBody;
 use crate::header_window::SealedHeader;
-use niwaki_chain::{Chain, ImportError, ImportRequest, Imported, recover_stream};
+use niwaki_chain::{Chain, ImportError, ImportRequest, Imported, StreamedBlock, recover_stream};
 use niwaki_primitives::Block;
 use niwaki_rules::BodyRoots;
 use std::collections::VecDeque;
@@ -18,6 +19,10 @@ use std::time::Duration;
 const MAX_BYTES: usize = 96 << 20;
 /// Blocks that may wait for it.
 const MAX_BLOCKS: usize = 512;
+/// Blocks that are imported together.
+const BATCH_BLOCKS: usize = 64;
+/// Their gas, which bounds the memory of their changes and the time that a stop has to wait.
+const BATCH_GAS: u64 = 3_000_000_000;
 
 /// What became of a block.
 #[derive(Debug)]
@@ -49,11 +54,11 @@ pub(crate) struct Importer {
 }
 
 impl Importer {
-    /// Starts an import.
+    /// Starts an import. Blocks below `batch_end` are imported in batches.
     ///
     /// # Errors
     /// If the system gives no thread.
-    pub(crate) fn start(chain: Arc<Chain>) -> io::Result<Self> {
+    pub(crate) fn start(chain: Arc<Chain>, batch_end: u64) -> io::Result<Self> {
         let (sender, blocks) = sync_channel(MAX_BLOCKS);
         // More than blocks can be on the way, so that the import never waits for its events to be read.
         let (event_sender, events) = sync_channel(4 * MAX_BLOCKS);
@@ -61,7 +66,7 @@ impl Importer {
         let own = Arc::clone(&shared);
         thread::Builder::new()
             .name("sync-import".to_owned())
-            .spawn(move || run(&chain, blocks, &event_sender, &own))?;
+            .spawn(move || run(&chain, batch_end, blocks, &event_sender, &own))?;
         Ok(Self {
             blocks: Some(sender),
             events,
@@ -125,33 +130,69 @@ impl Drop for Importer {
     }
 }
 
-fn run(chain: &Chain, blocks: Receiver<Block>, events: &SyncSender<ImportEvent>, shared: &Shared) {
+fn run(
+    chain: &Chain,
+    batch_end: u64,
+    blocks: Receiver<Block>,
+    events: &SyncSender<ImportEvent>,
+    shared: &Shared,
+) {
     let workers = thread::available_parallelism().map_or(1, usize::from);
     let blocks = blocks.into_iter().map(Ok::<_, Infallible>);
     let mut stream = recover_stream(blocks, workers);
-    while let Some(Ok(block)) = stream.next() {
+    while let Some(Ok(first)) = stream.next() {
+        let mut batch = vec![first];
+        fill_batch(&mut batch, batch_end, &mut stream, shared);
         let mut queue = shared
             .waiting
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let waiting = queue.pop_front();
+        let count = batch.len().min(queue.len());
+        let waiting: Vec<Waiting> = queue.drain(..count).collect();
         drop(queue);
         if shared.is_stopped.load(Ordering::Relaxed) {
             return;
         }
-        let mut request = ImportRequest::from(block);
-        request.hints.roots = waiting.as_ref().map(|waiting| waiting.roots);
-        let imported = chain.import(request);
-        let is_failed = imported.is_err();
-        let event = match imported {
-            Ok(imported) => ImportEvent::Imported(Box::new(imported)),
-            Err(error) => ImportEvent::Failed(error),
-        };
-        let bytes = waiting.map_or(0, |waiting| waiting.bytes);
-        shared.bytes.fetch_sub(bytes, Ordering::Relaxed);
-        shared.blocks.fetch_sub(1, Ordering::Relaxed);
-        if events.send(event).is_err() || is_failed {
-            return;
+        let requests = batch.into_iter().zip(&waiting).map(|(block, waiting)| {
+            let mut request = ImportRequest::from(block);
+            request.hints.roots = Some(waiting.roots);
+            request
+        });
+        for (imported, waiting) in chain
+            .import_batch(requests.collect())
+            .into_iter()
+            .zip(&waiting)
+        {
+            let is_failed = imported.is_err();
+            let event = match imported {
+                Ok(imported) => ImportEvent::Imported(Box::new(imported)),
+                Err(error) => ImportEvent::Failed(error),
+            };
+            shared.bytes.fetch_sub(waiting.bytes, Ordering::Relaxed);
+            shared.blocks.fetch_sub(1, Ordering::Relaxed);
+            if events.send(event).is_err() || is_failed {
+                return;
+            }
         }
+    }
+}
+
+/// Adds the blocks that have come already, as many as make up one.
+fn fill_batch(
+    batch: &mut Vec<StreamedBlock>,
+    batch_end: u64,
+    stream: &mut impl Iterator<Item = Result<StreamedBlock, Infallible>>,
+    shared: &Shared,
+) {
+    let most = shared.blocks.load(Ordering::Relaxed).min(BATCH_BLOCKS);
+    let mut gas: u64 = batch.iter().map(|one| one.block.header.gas_used).sum();
+    let mut next = batch.iter().map(|one| one.block.header.number).max();
+    while batch.len() < most && gas < BATCH_GAS && next.is_some_and(|number| number < batch_end) {
+        let Some(Ok(block)) = stream.next() else {
+            return;
+        };
+        gas = gas.saturating_add(block.block.header.gas_used);
+        next = Some(block.block.header.number);
+        batch.push(block);
     }
 }

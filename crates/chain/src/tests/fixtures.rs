@@ -75,8 +75,7 @@ fn alloc(value: &Value) -> BTreeMap<Address, GenesisAccount> {
     value.as_object().unwrap().iter().map(account).collect()
 }
 
-/// Runs one case; the error says what differs.
-fn run(case: &Value) -> Result<(), String> {
+fn open_case(case: &Value) -> Result<Chain, String> {
     let genesis_rlp = bytes(&case["genesisRLP"]);
     let mut rest = &genesis_rlp[..];
     let header: Header = Block::decode(&mut rest)
@@ -84,7 +83,7 @@ fn run(case: &Value) -> Result<(), String> {
         .map_err(|e| e.to_string())?;
     let mut spec = spec(case["network"].as_str().unwrap());
     spec.genesis_hash = Some(header.hash_slow());
-    let chain = Chain::open(ChainConfig {
+    Chain::open(ChainConfig {
         data_path: None,
         spec: Arc::new(spec),
         genesis: GenesisBlock {
@@ -97,7 +96,26 @@ fn run(case: &Value) -> Result<(), String> {
             ..StateOptions::default()
         },
     })
-    .map_err(|error| error.to_string())?;
+    .map_err(|error| error.to_string())
+}
+
+/// The blocks that were taken one by one give the same chain when they come as one batch.
+fn run_batch(case: &Value, blocks: Vec<Block>, expected: &Chain) -> Result<(), String> {
+    let chain = open_case(case)?;
+    let results = chain.import_batch(blocks.into_iter().map(ImportRequest::from).collect());
+    for result in results {
+        result.map_err(|error| format!("as a batch: {error}"))?;
+    }
+    match dump(&chain) == dump(expected) {
+        true => Ok(()),
+        false => Err("as a batch: other rows".to_owned()),
+    }
+}
+
+/// Runs one case; the error says what differs.
+fn run(case: &Value) -> Result<(), String> {
+    let chain = open_case(case)?;
+    let mut taken = Vec::new();
     for (at, block) in case["blocks"].as_array().unwrap().iter().enumerate() {
         // A block without an expected header, or with an exception, must be refused.
         let is_bad = block.get("blockHeader").is_none()
@@ -110,10 +128,13 @@ fn run(case: &Value) -> Result<(), String> {
         let decoded: Result<Block, _> = rlp::decode_exact(&rlp);
         let outcome = match decoded {
             Err(error) => Err(error.to_string()),
-            Ok(block) => chain.import(block).map_err(|error| match error {
-                ImportError::Fault(fault) => panic!("{fault}"),
-                other => other.to_string(),
-            }),
+            Ok(block) => {
+                taken.extend((!is_bad).then(|| block.clone()));
+                chain.import(block).map_err(|error| match error {
+                    ImportError::Fault(fault) => panic!("{fault}"),
+                    other => other.to_string(),
+                })
+            }
         };
         match outcome {
             Ok(_) if is_bad => return Err(format!("block {at} was taken")),
@@ -149,7 +170,11 @@ fn run(case: &Value) -> Result<(), String> {
     chain
         .check(&mut |found| problem = Some(found.to_string()))
         .unwrap();
-    problem.map_or(Ok(()), Err)
+    problem.map_or(Ok(()), Err)?;
+    match taken.len() {
+        0 | 1 => Ok(()),
+        _ => run_batch(case, taken, &chain),
+    }
 }
 
 pub(super) fn files(path: &Path, found: &mut Vec<PathBuf>) {

@@ -57,7 +57,7 @@ impl<'v> SimulatedBlock<'v> {
     pub(crate) fn new(
         spec: &'v ChainSpec,
         header: Header,
-        state: &'v dyn StateView,
+        state: &'v (dyn StateView + Sync),
         base_number: u64,
     ) -> Self {
         Self {

@@ -27,6 +27,8 @@ const LOW_BYTES: usize = 48 << 20;
 const MIN_JOB: usize = 16;
 /// Bytes of a body in memory, before any was seen.
 const UNKNOWN_BYTES: usize = 128 << 10;
+/// So many blocks up to the target are imported each by itself: a reorganisation may need the states between them.
+const EACH_BELOW_TARGET: u64 = 1_024;
 /// Stored headers are removed after so many blocks.
 const REMOVE_EACH: u64 = 512;
 /// How long the loop waits for one thing before it looks at the others.
@@ -62,8 +64,9 @@ impl<'s, 'c> Blocks<'s, 'c> {
         target: BlockId,
         path: Path,
     ) -> Result<Self, Interrupt> {
+        let batch_end = target.number.saturating_sub(EACH_BELOW_TARGET);
         Ok(Self {
-            importer: Importer::start(Arc::clone(context.chain))?,
+            importer: Importer::start(Arc::clone(context.chain), batch_end)?,
             ahead: path.low..target.number.saturating_add(1),
             removed: path.low,
             context,
