@@ -13,10 +13,12 @@
 //! | `kill` | the syncing node gets SIGKILL, again and again |
 //! | `gossip` | transactions at a rate, spread over several nodes |
 //! | `floods` | attackers beside a node that imports blocks |
+//! | `idle` | peers that have nothing to say |
 //! | `devp2p` | go-ethereum's own test suites for peers |
 //! | `hive` | a simulator of hive, with processes in the place of containers |
 //! | `chain` | chains to give to a source, built here or read |
 //! | `node` | a node of a scenario |
+//! | `raw_peer` | a peer that is no node |
 //! | `findings` | figures and claims, printed and as JSON |
 
 mod backward;
@@ -28,8 +30,10 @@ mod floods;
 mod follow;
 mod gossip;
 mod hive;
+mod idle;
 mod kill;
 mod node;
+mod raw_peer;
 mod sync;
 mod ten;
 
@@ -62,6 +66,8 @@ enum Scenario {
     Gossip(gossip::GossipOptions),
     /// Flood a node that imports blocks, and measure its memory and latency.
     Floods(floods::FloodsOptions),
+    /// Three peers send messages without content; the node's memory must stay flat.
+    Idle(idle::IdleOptions),
     /// Run go-ethereum's test suites for eth and discovery against a node.
     Devp2p(devp2p::Devp2pOptions),
     /// Run a simulator of hive against niwaki and geth as local processes.
@@ -114,6 +120,7 @@ pub(crate) fn run(options: &PeersOptions) -> Result<()> {
         Scenario::Kill(options) => kill::run(options),
         Scenario::Gossip(options) => gossip::run(options),
         Scenario::Floods(options) => floods::run(options),
+        Scenario::Idle(options) => idle::run(options),
         Scenario::Devp2p(options) => devp2p::run(options),
         Scenario::Hive(options) => hive::run(options),
     }

@@ -1,8 +1,8 @@
 //! `peers floods`: a node imports blocks, first in peace, then while others flood it. Its memory and the latency of `newPayload` are
 //! compared.
 //!
-//! The attackers (`attack`) run in this process, on one thread: on a machine with few processors they take time from the node too,
-//! which the latency shows.
+//! The attackers (`attack`) run in this process, on one thread of the lowest priority, so that they take little time from the node's
+//! threads; what the system spends on their packets it takes from both.
 
 mod attack;
 

@@ -86,12 +86,12 @@ pub(super) fn new_payload(client: &Client, block: &ChainBlock) -> Result<String>
 /// Makes a block the head. Returns the status.
 pub(super) fn fork_choice(client: &Client, block: &ChainBlock) -> Result<String> {
     let params = json!([block.fork_choice(), null]);
-    let (response, _) = client.call_engine(block.fork_choice_method(), params)?;
-    let status = response["payloadStatus"]["status"]
-        .as_str()
-        .unwrap_or_default();
-    match status {
-        "VALID" | "SYNCING" => Ok(status.to_owned()),
+    let response = client.engine_response(block.fork_choice_method(), params)?;
+    let status = response["result"]["payloadStatus"]["status"].as_str();
+    match status.unwrap_or_default() {
+        status @ ("VALID" | "SYNCING") => Ok(status.to_owned()),
+        // What geth answers while the sync to an earlier head ends.
+        _ if response["error"]["message"] == "beacon syncer reorging" => Ok("SYNCING".to_owned()),
         _ => bail!("{} on the head {}: {response}", client.name, block.number),
     }
 }

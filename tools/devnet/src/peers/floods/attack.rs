@@ -1,19 +1,18 @@
 //! Attackers: connections and packets that no good node makes, by the library's own sessions.
 
+use crate::peers::raw_peer::{
+    ANNOUNCEMENT, PING, PONG, RawPeer, TRANSACTIONS, Target, VERSION, read,
+};
 use clap::ValueEnum;
-use eyre::{Result, ensure, eyre};
+use eyre::{Result, ensure};
 use niwaki_network::fuzz::targets;
-use niwaki_network::rlpx::{Hello, Message, MessageReader, MessageWriter, Protocol, initiate};
-use niwaki_network::wire::{Announced, Announcement, EthVersion, Request, RequestKind};
-use niwaki_network::{Node, NodeId, NodeKey};
+use niwaki_network::wire::{Announced, Announcement, Request, RequestKind};
 use niwaki_primitives::B256;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
@@ -38,14 +37,6 @@ pub(super) enum Flood {
 
 /// Peers that flood together.
 const PEERS: usize = 50;
-/// Messages of the base protocol.
-const PING: u8 = 2;
-const PONG: u8 = 3;
-/// Numbers in `eth`.
-const TRANSACTIONS: u8 = 0x02;
-const ANNOUNCEMENT: u8 = 0x08;
-/// The version that attackers speak, and how many message numbers it has.
-const VERSION: EthVersion = EthVersion::Eth69;
 /// How long an attacker waits before it connects again.
 const AGAIN: Duration = Duration::from_millis(500);
 
@@ -63,25 +54,19 @@ pub(super) struct Attack {
     counts: Arc<Counts>,
 }
 
-/// The node that is flooded.
-#[derive(Clone, Copy, Debug)]
-struct Target {
-    id: NodeId,
-    address: SocketAddr,
+/// Attackers are on other machines: the processors of this one are the node's, as far as it wants them.
+fn yield_to_the_node() {
+    // On Linux this is the calling thread only.
+    let _ = rustix::process::nice(19);
 }
 
 impl Attack {
     /// Starts a flood of the node.
     pub(super) fn start(flood: Flood, enode: &str) -> Result<Self> {
-        let node: Node = enode.parse()?;
-        let address = node.tcp_address();
-        let address = address.ok_or_else(|| eyre!("{enode} takes no connections"))?;
-        let target = Target {
-            id: node.id,
-            address,
-        };
+        let target = Target::of(enode)?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
+            .on_thread_start(yield_to_the_node)
             .enable_all()
             .build()?;
         let counts = Arc::new(Counts::default());
@@ -122,7 +107,7 @@ impl Attack {
 /// One attacker with sessions, one after the other, each of a new id.
 async fn peer(flood: Flood, target: Target, counts: &Counts) {
     loop {
-        match timeout(Duration::from_secs(10), join(target)).await {
+        match timeout(Duration::from_secs(10), RawPeer::join(target)).await {
             Ok(Ok(session)) => {
                 counts.sessions.fetch_add(1, Ordering::Relaxed);
                 flood_session(flood, session, counts).await;
@@ -135,48 +120,9 @@ async fn peer(flood: Flood, target: Target, counts: &Counts) {
     }
 }
 
-/// A session on which both Status have passed.
-struct Session {
-    reader: MessageReader<OwnedReadHalf>,
-    writer: MessageWriter<OwnedWriteHalf>,
-    /// Where `eth` begins among the message numbers.
-    offset: u8,
-}
-
-/// Becomes a peer. The node's own Status is right for it, whatever its chain.
-async fn join(target: Target) -> Result<Session> {
-    let stream = TcpStream::connect(target.address).await?;
-    let (reader, writer) = stream.into_split();
-    let key = NodeKey::random();
-    let connection = initiate(reader, writer, &key, target.id).await?;
-    let protocols = [Protocol::new("eth", VERSION.number(), VERSION.length())];
-    let hello = Hello {
-        version: 5,
-        client: "flood".into(),
-        capabilities: protocols.iter().map(|p| p.capability.clone()).collect(),
-        port: 0,
-        id: key.id(),
-    };
-    let session = connection.greet(&hello, &protocols).await?;
-    let (mut reader, mut writer) = (session.reader, session.writer);
-    let offset = session.protocols.first().map_or(16, |eth| eth.offset);
-    let status = reader.next().await?;
-    ensure!(
-        status.id == offset,
-        "message {} comes before the status",
-        status.id
-    );
-    writer.send(offset, &status.data).await?;
-    Ok(Session {
-        reader,
-        writer,
-        offset,
-    })
-}
-
 /// Floods until the session ends.
-async fn flood_session(flood: Flood, session: Session, counts: &Counts) {
-    let Session {
+async fn flood_session(flood: Flood, session: RawPeer, counts: &Counts) {
+    let RawPeer {
         reader,
         mut writer,
         offset,
@@ -223,15 +169,6 @@ async fn flood_session(flood: Flood, session: Session, counts: &Counts) {
         counts.sent.fetch_add(1, Ordering::Relaxed);
     }
     read.abort();
-}
-
-/// Reads and forgets, and reports pings until the session ends.
-async fn read(mut reader: MessageReader<OwnedReadHalf>, pings: mpsc::Sender<()>) {
-    while let Ok(Message { id, .. }) = reader.next().await {
-        if id == PING && pings.send(()).await.is_err() {
-            break;
-        }
-    }
 }
 
 fn announcement(count: usize, rng: &mut SmallRng) -> Vec<u8> {
