@@ -21,7 +21,7 @@ use crate::{BlockId, Chain, nanoseconds};
 use niwaki_execution::{
     BlockExecution, BlockObserver, BlockProgress, Overlay, RecoveringBlock, recover_in_background,
 };
-use niwaki_primitives::{Address, B256, Fault, Fork, StateDiff};
+use niwaki_primitives::{Address, B256, Bytes, Fault, Fork, StateDiff};
 use niwaki_rules::{BodyRoots, InvalidBlock};
 use niwaki_state::HitRate;
 use niwaki_storage::Batch;
@@ -51,6 +51,8 @@ impl BatchBlock {
 /// A block that was executed in a batch.
 struct Executed {
     rows: BlockRows,
+    /// The code that it deployed.
+    codes: Vec<(B256, Bytes)>,
     imported: Imported,
 }
 
@@ -120,7 +122,11 @@ impl Chain {
             all.push(executed);
         }
         let mut clock = PhaseClock(Instant::now());
-        let diff = state.diff();
+        let mut diff = state.diff();
+        // Also that of contracts which a later block has destroyed, as single blocks leave it.
+        diff.codes = all.iter().flat_map(|one| one.codes.clone()).collect();
+        diff.codes.sort_unstable_by_key(|(hash, _)| *hash);
+        diff.codes.dedup_by_key(|(hash, _)| *hash);
         let root = self.world().compute_root(&view, &diff).map_err(fault)?;
         let (got, expected) = (root.root(), parent.header.state_root);
         if got != expected {
@@ -135,7 +141,7 @@ impl Chain {
             ..ReorgPath::default()
         };
         let mut results = Vec::with_capacity(all.len());
-        for Executed { rows, imported } in all {
+        for Executed { rows, imported, .. } in all {
             rows.add_to(&mut batch);
             index_canonical(&imported.id, &rows.block.body, &mut batch);
             path.added.push(imported.id);
@@ -192,6 +198,7 @@ impl Chain {
             number: header.number,
             hash: block.hash,
         };
+        let codes = executed.diff.codes.clone();
         state.apply(std::mem::take(&mut executed.diff));
         state.set_block_hash(id.number, id.hash);
         let imported = Imported {
@@ -219,6 +226,10 @@ impl Chain {
             executed,
             access_list,
         };
-        Ok(Executed { rows, imported })
+        Ok(Executed {
+            rows,
+            codes,
+            imported,
+        })
     }
 }
