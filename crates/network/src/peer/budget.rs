@@ -17,10 +17,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 const FRAMES_BYTES: usize = 32 << 20;
 /// Bytes of messages that are not handled yet, of all peers.
 const MESSAGES_BYTES: usize = 96 << 20;
-/// Bytes of answers as values, of all peers.
+/// Bytes of answers as values, of all peers. One that takes more is read while there is no other.
 const ANSWERS_BYTES: usize = 128 << 20;
-/// Bytes of one answer as a value: a peer that sends more sends nonsense.
-const ANSWER_BYTES: usize = 64 << 20;
+/// Bytes of one answer as a value: more than the largest message takes that an honest peer can send, one of authorizations only.
+const ANSWER_BYTES: usize = 256 << 20;
 /// Bytes of messages that are not handled yet, of one peer: one of the largest has room.
 const PEER_BYTES: usize = 12 << 20;
 /// A frame of this size or less needs no room.
@@ -97,7 +97,7 @@ impl PeerBudget {
         }
         Some(Room {
             _of_peer: None,
-            _of_all: take(&self.shared.answers, bytes).await,
+            _of_all: take(&self.shared.answers, bytes.min(ANSWERS_BYTES)).await,
         })
     }
 }
@@ -143,16 +143,28 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn answers_have_room_of_their_own_and_none_of_more_than_64_mib() {
+    async fn answers_have_room_of_their_own() {
         let budget = Budget::default();
         let peer = budget.of_peer();
-        assert!(peer.answer((64 << 20) + 1).await.is_none());
         let first = is_ready(peer.answer(64 << 20)).await.unwrap();
         let _second = is_ready(peer.answer(64 << 20)).await.unwrap();
         assert!(is_ready(peer.answer(1)).await.is_none());
         assert!(is_ready(peer.message(1 << 20)).await.is_some());
         drop(first);
         assert!(is_ready(peer.answer(1)).await.unwrap().is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_very_large_answer_waits_until_it_is_the_only_one_and_none_may_take_more_than_256_mib()
+     {
+        let budget = Budget::default();
+        let peer = budget.of_peer();
+        assert!(peer.answer((256 << 20) + 1).await.is_none());
+        let small = is_ready(peer.answer(1)).await.unwrap();
+        assert!(is_ready(peer.answer(256 << 20)).await.is_none());
+        drop(small);
+        let _large = is_ready(peer.answer(256 << 20)).await.unwrap().unwrap();
+        assert!(is_ready(peer.answer(1)).await.is_none());
     }
 
     #[tokio::test(start_paused = true)]

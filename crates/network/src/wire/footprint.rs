@@ -67,17 +67,26 @@ fn body(bodies: &mut Fields<'_>) -> Result<usize> {
 
 fn transaction(list: &mut Fields<'_>) -> Result<usize> {
     let raw = list.raw()?;
-    let payload = match is_list(raw) {
-        true => raw,
-        false => Fields::string(raw)?,
+    let of_lists = match is_list(raw) {
+        true => 0,
+        false => lists_of_typed(Fields::string(raw)?)?,
     };
+    Ok(GROWTH * size_of::<TxEnvelope>() + SMALLEST + raw.len() + of_lists)
+}
+
+/// What the lists among the fields of a typed transaction (EIP-2718) take: all else, the input too, takes what it has on the wire.
+fn lists_of_typed(payload: &[u8]) -> Result<usize> {
+    let (kind, fields) = payload.split_first().unwrap_or((&0, &[]));
     // An authorization has 27 bytes at least and takes 136 (EIP-7702); an entry of an access list 23 and 48 (EIP-2930).
-    let per_byte = match payload.first() {
-        Some(0xc0..) => 1,
-        Some(4) => 16,
-        _ => 7,
-    };
-    Ok(GROWTH * size_of::<TxEnvelope>() + SMALLEST + per_byte * raw.len())
+    let per_byte = if *kind == 4 { 16 } else { 7 };
+    sum(Fields::of(fields)?, |fields| {
+        let field = fields.raw()?;
+        Ok(if is_list(field) {
+            per_byte * field.len()
+        } else {
+            0
+        })
+    })
 }
 
 fn receipts(blocks: &mut Fields<'_>, version: EthVersion) -> Result<usize> {
@@ -140,6 +149,23 @@ mod tests {
             let bytes = footprint(RequestKind::Bodies, &message, ETH).unwrap();
             assert!(bytes >= 1000 * size_of::<TxEnvelope>(), "{bytes}");
         }
+    }
+
+    #[test]
+    fn input_is_counted_once_and_an_access_list_seven_times() {
+        let million = encode(Bytes::from(vec![1; 1_000_000]).as_ref());
+        let body_of = |fields: &[u8]| {
+            let typed = [&[2][..], &list(&[fields])].concat();
+            let body = list(&[&list(&[&encode(&typed[..])]), &[0xc0]]);
+            let message = list(&[&encode(7_u64), &list(&[&body])]);
+            let bytes = footprint(RequestKind::Bodies, &message, ETH).unwrap();
+            // The message itself is held while it is read.
+            bytes - message.len()
+        };
+        let of_input = body_of(&million);
+        assert!((1_000_000..1_010_000).contains(&of_input), "{of_input}");
+        let of_list = body_of(&list(&[&million]));
+        assert!((8_000_000..8_010_000).contains(&of_list), "{of_list}");
     }
 
     #[test]
