@@ -122,6 +122,15 @@ impl Timings {
     }
 }
 
+/// What came with a block that is imported, and what becomes of it ([`ImportRequest`]).
+#[derive(Clone, Copy)]
+struct ImportOptions<'r> {
+    roots: Option<BodyRoots>,
+    access_list: Option<&'r [AccountChanges]>,
+    write_ahead: Option<WriteAhead<'r>>,
+    canonicalize: bool,
+}
+
 /// Measures phases one after the other.
 struct PhaseClock(Instant);
 
@@ -155,34 +164,34 @@ impl Chain {
         } = request.into();
         let _guard = self.begin_import();
         let _writer = self.writer();
-        let roots = hints.roots;
-        let bal = hints.access_list.as_deref();
+        let options = ImportOptions {
+            roots: hints.roots,
+            access_list: hints.access_list.as_deref(),
+            write_ahead,
+            canonicalize,
+        };
         let block = Arc::new(RecoveringBlock::new(block, hash, hints.senders).timed(nanoseconds));
-        self.import_recovering(&block, roots, bal, write_ahead, canonicalize)
+        self.import_recovering(&block, options)
     }
 
     /// The caller holds the writer's lock.
     fn import_recovering(
         &self,
         block: &Arc<RecoveringBlock>,
-        roots: Option<BodyRoots>,
-        bal: Option<&[AccountChanges]>,
-        write_ahead: Option<WriteAhead<'_>>,
-        canonicalize: bool,
+        options: ImportOptions<'_>,
     ) -> Result<Imported, ImportError> {
         let (header, hash) = (&block.block.header, block.hash);
         let (number, parent) = (header.number, header.parent_hash);
         if let Some(stored) = self.header(&hash)? {
             let transactions = block.block.body.transactions.len();
-            return self.import_stored(stored, transactions, canonicalize);
+            return self.import_stored(stored, transactions, options.canonicalize);
         }
-        self.validate_and_commit(block, roots, bal, write_ahead, canonicalize)
-            .map_err(|failure| {
-                if matches!(failure, ImportFailure::Invalid(_)) {
-                    self.bad_blocks().put(&block.block, hash);
-                }
-                failure.at_block(BlockId { number, hash }, parent)
-            })
+        self.validate_and_commit(block, options).map_err(|failure| {
+            if matches!(failure, ImportFailure::Invalid(_)) {
+                self.bad_blocks().put(&block.block, hash);
+            }
+            failure.at_block(BlockId { number, hash }, parent)
+        })
     }
 
     /// Validates and executes a stored block again. Nothing changes.
@@ -251,11 +260,14 @@ impl Chain {
     fn validate_and_commit(
         &self,
         block: &Arc<RecoveringBlock>,
-        roots: Option<BodyRoots>,
-        bal: Option<&[AccountChanges]>,
-        write_ahead: Option<WriteAhead<'_>>,
-        canonicalize: bool,
+        options: ImportOptions<'_>,
     ) -> Result<Imported, ImportFailure> {
+        let ImportOptions {
+            roots,
+            access_list: bal,
+            write_ahead,
+            canonicalize,
+        } = options;
         let mut timings = Timings::default();
         let mut clock = PhaseClock(Instant::now());
         let parent = self

@@ -140,9 +140,7 @@ fn run(
     let workers = thread::available_parallelism().map_or(1, usize::from);
     let blocks = blocks.into_iter().map(Ok::<_, Infallible>);
     let mut stream = recover_stream(blocks, workers);
-    while let Some(Ok(first)) = stream.next() {
-        let mut batch = vec![first];
-        fill_batch(&mut batch, batch_end, &mut stream, shared);
+    while let Some(batch) = next_batch(&mut stream, batch_end, shared) {
         let mut queue = shared
             .waiting
             .lock()
@@ -177,22 +175,22 @@ fn run(
     }
 }
 
-/// Adds the blocks that have come already, as many as make up one.
-fn fill_batch(
-    batch: &mut Vec<StreamedBlock>,
-    batch_end: u64,
+/// The next block, and of those after it that have come already as many as make up a batch. `None` at the end.
+fn next_batch(
     stream: &mut impl Iterator<Item = Result<StreamedBlock, Infallible>>,
+    batch_end: u64,
     shared: &Shared,
-) {
-    let most = shared.blocks.load(Ordering::Relaxed).min(BATCH_BLOCKS);
-    let mut gas: u64 = batch.iter().map(|one| one.block.header.gas_used).sum();
-    let mut next = batch.iter().map(|one| one.block.header.number).max();
-    while batch.len() < most && gas < BATCH_GAS && next.is_some_and(|number| number < batch_end) {
-        let Some(Ok(block)) = stream.next() else {
-            return;
-        };
+) -> Option<Vec<StreamedBlock>> {
+    let mut batch = Vec::new();
+    let mut gas = 0_u64;
+    while let Some(Ok(block)) = stream.next() {
+        let number = block.block.header.number;
         gas = gas.saturating_add(block.block.header.gas_used);
-        next = Some(block.block.header.number);
         batch.push(block);
+        let most = shared.blocks.load(Ordering::Relaxed).min(BATCH_BLOCKS);
+        if batch.len() >= most || gas >= BATCH_GAS || number >= batch_end {
+            break;
+        }
     }
+    (!batch.is_empty()).then_some(batch)
 }

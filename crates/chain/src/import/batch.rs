@@ -12,18 +12,18 @@
 use super::error::{ImportFailure, execute_error, fault};
 use super::tasks::receipt_root::{ReceiptRootBuilder, Runner};
 use super::validate::{body_roots, compare};
-use super::{ImportError, ImportRequest, ImportStatus, Imported, PhaseClock, Timings};
+use super::{
+    ImportError, ImportOptions, ImportRequest, ImportStatus, Imported, PhaseClock, Timings,
+};
 use crate::forkchoice::ReorgPath;
 use crate::indices::index_canonical;
 use crate::persist::BlockRows;
 use crate::tree::StoredHeader;
 use crate::{BlockId, Chain, nanoseconds};
-use niwaki_execution::{
-    BlockExecution, BlockObserver, BlockProgress, Overlay, RecoveringBlock, recover_in_background,
-};
-use niwaki_primitives::{Address, B256, Bytes, Fault, Fork, StateDiff};
+use niwaki_execution::{BlockProgress, Overlay, RecoveringBlock, recover_in_background};
+use niwaki_primitives::{Address, B256, Bytes, Fork};
 use niwaki_rules::{BodyRoots, InvalidBlock};
-use niwaki_state::HitRate;
+use niwaki_state::{HitRate, View};
 use niwaki_storage::Batch;
 use std::sync::Arc;
 use std::time::Instant;
@@ -56,19 +56,6 @@ struct Executed {
     imported: Imported,
 }
 
-/// From Byzantium on there are no state roots within a block.
-struct ReceiptsOnly<'r>(&'r mut ReceiptRootBuilder);
-
-impl BlockObserver for ReceiptsOnly<'_> {
-    fn intermediate_root(&mut self, _: &StateDiff) -> Result<B256, Fault> {
-        unreachable!("batches have no block before Byzantium")
-    }
-
-    fn progress(&mut self, progress: BlockProgress<'_>) {
-        self.0.progress(progress.receipts, Runner::Pool);
-    }
-}
-
 impl Chain {
     /// Imports blocks, each a child of the one before, as [`Chain::import`] does one after the other, but for the state roots
     /// between: only the last one is computed. The last result may be an error; then the blocks after it were not looked at.
@@ -86,7 +73,13 @@ impl Chain {
         }
         let mut results = Vec::with_capacity(blocks.len());
         for BatchBlock { block, roots } in blocks {
-            let imported = self.import_recovering(&block, Some(roots), None, None, true);
+            let options = ImportOptions {
+                roots: Some(roots),
+                access_list: None,
+                write_ahead: None,
+                canonicalize: true,
+            };
+            let imported = self.import_recovering(&block, options);
             let is_failed = imported.is_err();
             results.push(imported);
             if is_failed {
@@ -117,7 +110,7 @@ impl Chain {
         let mut state = Overlay::new(&view, parent.id.number);
         let mut all = Vec::with_capacity(blocks.len());
         for block in blocks {
-            let executed = self.execute_on(&mut state, block, &parent)?;
+            let executed = self.execute_on(&view, &mut state, block, &parent)?;
             parent = executed.rows.header.clone();
             all.push(executed);
         }
@@ -161,6 +154,7 @@ impl Chain {
     /// Validates a block, executes it on top of the changes of those before it, and adds its own.
     fn execute_on(
         &self,
+        view: &View,
         state: &mut Overlay<'_>,
         block: &BatchBlock,
         parent: &StoredHeader,
@@ -174,12 +168,12 @@ impl Chain {
         timings.check = clock.lap();
 
         let mut receipts = ReceiptRootBuilder::new(self.tuning().receipt_batch);
-        let execution = BlockExecution {
-            parallelism: self.parallelism(),
-            ..BlockExecution::new(self.spec(), block, &*state)
-        };
-        let (mut executed, tx_stats) = execution
-            .run(&mut ReceiptsOnly(&mut receipts))
+        let on_progress =
+            |progress: BlockProgress<'_>| receipts.progress(progress.receipts, Runner::Pool);
+        // Blocks of forks with intermediate roots are in no batch.
+        let (mut executed, tx_stats) = self
+            .execution(block, None, &*state)
+            .run(&mut self.observer(view, on_progress))
             .map_err(execute_error)?;
         let (receipts, ()) = receipts.finish_while(&executed.receipts, || ());
         timings.execute = clock.lap();

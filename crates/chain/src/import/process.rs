@@ -26,7 +26,7 @@ use niwaki_execution::{
     BlockExecution, BlockObserver, BlockProgress, ExecuteError, ExecutedBlock, IdleWork,
     RecoveringBlock, TxStats,
 };
-use niwaki_primitives::{AccountChanges, B256, Fault, Fork, StateDiff};
+use niwaki_primitives::{AccountChanges, B256, Fault, Fork, StateDiff, StateView};
 use niwaki_state::{ComputedRoot, TriePrefetcher, View};
 use niwaki_threads::WorkerPool;
 use std::cell::RefCell;
@@ -49,7 +49,7 @@ pub(super) struct ProcessedBlock {
 }
 
 /// Gives intermediate roots from the state, and passes progress on.
-struct TaskObserver<'b, P> {
+pub(super) struct TaskObserver<'b, P> {
     chain: &'b Chain,
     view: &'b View,
     on_progress: P,
@@ -95,11 +95,11 @@ impl Chain {
         }
     }
 
-    fn execution<'b>(
+    pub(super) fn execution<'b>(
         &'b self,
         block: &'b RecoveringBlock,
         bal: Option<&'b [AccountChanges]>,
-        view: &'b View,
+        view: &'b (dyn StateView + Sync),
     ) -> BlockExecution<'b> {
         BlockExecution {
             bal,
@@ -108,7 +108,7 @@ impl Chain {
         }
     }
 
-    fn observer<'b, P: FnMut(BlockProgress<'_>)>(
+    pub(super) fn observer<'b, P: FnMut(BlockProgress<'_>)>(
         &'b self,
         view: &'b View,
         on_progress: P,
