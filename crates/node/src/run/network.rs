@@ -72,6 +72,7 @@ impl Peers {
         let runtime = Builder::new_multi_thread()
             .worker_threads(IO_THREADS)
             .thread_name("network-io")
+            .on_thread_start(yield_to_blocks)
             .enable_all()
             .build()
             .wrap_err("can't start the threads of the network")?;
