@@ -14,11 +14,12 @@
 //! |---|---|
 //! | `client` | a client as a process: start, requests, cost, stop |
 //! | `drive` | one run: all blocks of the chain, in two parts |
-//! | `requests` | blocks as requests of the Engine API |
+//! | `requests`, `payloads` | blocks as requests of the Engine API; those as a file |
 //! | `report`, `plot` | the results as table, JSON and picture |
 
 mod client;
 mod drive;
+mod payloads;
 mod plot;
 mod report;
 mod requests;
@@ -29,6 +30,7 @@ use crate::peers;
 use client::{Contender, Setup};
 use drive::{Run, RunPlan};
 use eyre::{Result, WrapErr, ensure, eyre};
+pub(crate) use payloads::{PayloadsOptions, run as write_payloads};
 use report::{Report, Runs};
 use requests::ChainFolder;
 use std::path::{Path, PathBuf};

@@ -83,6 +83,8 @@ enum Command {
     GenGenesis(gen_genesis::Options),
     /// Write a chain with real contracts and a transaction mix like mainnet's, for us and for geth.
     GenChain(gen_chain::Options),
+    /// Write the blocks of a chain as Engine API requests, which `niwaki-devnet peers` reads.
+    Payloads(compare::PayloadsOptions),
     /// Execute real mainnet blocks on their recorded pre-state; check and time them.
     Replay(replay::Options),
     /// Simulate our parallel schedule on recorded blocks with any number of threads, and its upper bounds.
@@ -116,6 +118,7 @@ fn main() -> ExitCode {
         Command::Head(options) => import::print_head(&options),
         Command::GenGenesis(options) => gen_genesis::run(&options),
         Command::GenChain(options) => gen_chain::run(&options),
+        Command::Payloads(options) => compare::write_payloads(&options),
         Command::Replay(options) => replay::run(&options),
         Command::Model(options) => model::run(&options),
         Command::StateRoot(options) => state_root::run(&options),

@@ -30,9 +30,12 @@ pub(crate) struct FloodsOptions {
         default_value = "hashes,bombs,connects,udp,deaf,ids"
     )]
     floods: Vec<Flood>,
-    /// How long each flood lasts, and the time in peace before it, seconds.
+    /// How long each flood lasts, seconds.
     #[arg(long, value_name = "N", default_value_t = 60)]
     seconds: u64,
+    /// How long the time in peace before it lasts, seconds [default: as long as the flood].
+    #[arg(long, value_name = "N")]
+    peace_seconds: Option<u64>,
     /// Blocks per second that the node imports.
     #[arg(long, value_name = "N", default_value_t = 5)]
     blocks_per_second: u64,
@@ -69,14 +72,15 @@ struct Phase {
 pub(crate) fn run(options: &FloodsOptions) -> Result<()> {
     let temporary = tempfile::tempdir()?;
     let folder = new_folder(options.folder.as_deref(), temporary.path())?;
-    let per_phase = usize::try_from(options.seconds * options.blocks_per_second)?;
+    let blocks = |seconds| usize::try_from(seconds * options.blocks_per_second);
+    let in_peace = blocks(options.peace_seconds.unwrap_or(options.seconds))?;
+    let needed = in_peace + blocks(options.seconds)?;
     let saved = options.chain.as_deref();
-    let chain = Chain::read_or_build(&options.binaries, saved, temporary.path(), 2 * per_phase)?;
+    let chain = Chain::read_or_build(&options.binaries, saved, temporary.path(), needed)?;
     ensure!(
-        chain.blocks.len() >= 2 * per_phase,
-        "the chain has {} blocks, {} are needed",
+        chain.blocks.len() >= needed,
+        "the chain has {} blocks, {needed} are needed",
         chain.blocks.len(),
-        2 * per_phase
     );
     let mut findings = Findings::default();
     for flood in &options.floods {
@@ -99,10 +103,10 @@ pub(crate) fn run(options: &FloodsOptions) -> Result<()> {
             &folder.join(&name),
             start,
         )?;
-        let (before, after) = chain.blocks.split_at(per_phase);
+        let (before, after) = chain.blocks.split_at(in_peace);
         let peace = import(options, &node, before)?;
         let attack = Attack::start(*flood, &node.client.enode()?)?;
-        let under = import(options, &node, &after[..per_phase])?;
+        let under = import(options, &node, after)?;
         let did = attack.stop();
         note(options, &mut findings, &name, (&peace, &under));
         for (what, count) in did {

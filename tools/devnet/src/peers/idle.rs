@@ -5,7 +5,9 @@ use super::Binaries;
 use super::chain::TransactionSource;
 use super::findings::Findings;
 use super::node::{self, without_discovery};
-use super::raw_peer::{ANNOUNCEMENT, PING, PONG, RawPeer, TRANSACTIONS, Target, VERSION, read};
+use super::raw_peer::{
+    ANNOUNCEMENT, BLOCK_RANGE, PING, PONG, RawPeer, TRANSACTIONS, Target, VERSION, read,
+};
 use crate::process::{ClientKind, memory, new_folder};
 use clap::Args;
 use eyre::{Result, ensure, eyre};
@@ -173,7 +175,7 @@ async fn send(
     for at in 0..messages {
         let (number, data) = match at % METERED_EVERY {
             0 if at == 0 => (PING, vec![0xc0]),
-            0 if at % 20 == 0 => (offset + 0x11, range.encode()),
+            0 if at % 20 == 0 => (offset + BLOCK_RANGE, range.encode()),
             0 => {
                 // Of a block that does not exist.
                 let request = Request::Headers {

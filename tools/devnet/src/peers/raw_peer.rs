@@ -15,6 +15,7 @@ pub(super) const PONG: u8 = 3;
 /// Numbers in `eth`.
 pub(super) const TRANSACTIONS: u8 = 0x02;
 pub(super) const ANNOUNCEMENT: u8 = 0x08;
+pub(super) const BLOCK_RANGE: u8 = 0x11;
 /// The version that it speaks.
 pub(super) const VERSION: EthVersion = EthVersion::Eth69;
 
