@@ -8,7 +8,9 @@
 
 use niwaki_network::gossip::PoolView;
 use niwaki_network::wire::{BlockRange, EthVersion};
-use niwaki_network::{BootNode, DiscoverySettings, LocalChain, Network, NetworkConfig, NodeKey};
+use niwaki_network::{
+    BootNode, DiscoverySettings, LocalChain, NetRestrict, Network, NetworkConfig, NodeKey,
+};
 use niwaki_primitives::U256;
 use niwaki_rules::{Network as BuiltIn, fork_filter};
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -49,6 +51,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             ipv4: Some(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port)),
             ..DiscoverySettings::default()
         }),
+        net_restrict: NetRestrict::default(),
         advertised: Vec::new(),
         folder: None,
     };

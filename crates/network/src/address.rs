@@ -1,4 +1,4 @@
-//! Addresses by where they hold: everywhere, in a private network, on this machine; and the subnets by which they are counted.
+//! Addresses by where they hold: everywhere, in a private network, on this machine.
 
 use std::net::IpAddr;
 
@@ -33,34 +33,6 @@ pub(crate) fn may_be_named_by(ip: IpAddr, teller: IpAddr) -> bool {
     !is_private(ip) || is_private(teller)
 }
 
-/// The addresses that one owner is likely to have at once: an IPv4 /24 or an IPv6 /64.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Subnet {
-    /// The first 3 bytes.
-    V4([u8; 3]),
-    /// The first 8 bytes.
-    V6([u8; 8]),
-}
-
-impl Subnet {
-    /// The subnet of a public address. Others are not counted: they are `None`.
-    pub(crate) fn of(ip: IpAddr) -> Option<Self> {
-        if !is_public(ip) {
-            return None;
-        }
-        Some(match ip.to_canonical() {
-            IpAddr::V4(ip) => {
-                let [a, b, c, _] = ip.octets();
-                Self::V4([a, b, c])
-            }
-            IpAddr::V6(ip) => {
-                let [a, b, c, d, e, f, g, h, ..] = ip.octets();
-                Self::V6([a, b, c, d, e, f, g, h])
-            }
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -92,26 +64,6 @@ mod tests {
                 expected,
                 "{named} by {teller}"
             );
-        }
-    }
-
-    #[test]
-    fn subnets_are_24_bits_of_ipv4_and_64_of_ipv6_and_private_addresses_have_none() {
-        let same = |a, b| Subnet::of(ip(a)) == Subnet::of(ip(b));
-        assert!(same("8.8.8.8", "8.8.8.200"));
-        assert!(same("8.8.8.8", "::ffff:8.8.8.1"));
-        assert!(!same("8.8.8.8", "8.8.9.8"));
-        assert!(same("2600:1:2:3::1", "2600:1:2:3:ffff::2"));
-        assert!(!same("2600:1:2:3::1", "2600:1:2:4::1"));
-        for private in [
-            "127.0.0.1",
-            "10.1.2.3",
-            "::1",
-            "fe80::1",
-            "fd00::1",
-            "169.254.1.1",
-        ] {
-            assert_eq!(Subnet::of(ip(private)), None);
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! | file | what it is |
 //! |---|---|
-//! | `address` | public and private addresses, subnets |
+//! | `address` | public and private addresses |
 //! | `discovery` | how nodes are found |
 //! | `fuzz` | for fuzzers: each reader of foreign bytes, with valid inputs |
 //! | `gossip` | transactions: what each peer knows, is asked for and gets |
@@ -15,6 +15,7 @@
 //! | `router` | which peer is asked for what, how much, and what follows |
 //! | `service` | the network as it runs: sockets, tasks, commands |
 //! | `stats` | what is counted, for metrics |
+//! | `subnet` | networks: who counts together, with whom this node deals |
 //! | `wire` | the messages of `eth` |
 
 mod address;
@@ -30,6 +31,7 @@ pub mod rlpx;
 pub mod router;
 mod service;
 mod stats;
+mod subnet;
 pub mod wire;
 
 pub use discovery::{BootNode, DiscoveryMode, DiscoverySettings};
@@ -44,3 +46,4 @@ pub use record::{
 };
 pub use service::{DiscoveryFigures, Inbound, Network, NetworkConfig, RosterReport};
 pub use stats::{Direction, Initiator, MessageCount, RequestStats, Stats, Timed};
+pub use subnet::{NetRestrict, Subnet, SubnetError};

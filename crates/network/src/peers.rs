@@ -8,14 +8,12 @@
 //! | `score` | what the conduct of a peer is worth |
 //! | `bans` | nodes and hosts that are kept away for a while |
 //! | `saved` | the file of peers that outlives a restart |
-//! | `subnet` | ranges of addresses that count together |
 
 mod bans;
 mod dial;
 mod roster;
 mod saved;
 mod score;
-mod subnet;
 
 pub use bans::{Ban, BanTarget, Bans};
 pub use dial::{Candidate, DialFigures, Source};

@@ -27,6 +27,7 @@ use crate::record::Record;
 use crate::rlpx::{Hello, Protocol};
 use crate::router::RouterHandle;
 use crate::stats::Stats;
+use crate::subnet::NetRestrict;
 use crate::wire::EthVersion;
 use finder::Counts;
 use niwaki_primitives::Bytes;
@@ -79,6 +80,8 @@ pub struct NetworkConfig {
     pub boot_nodes: Vec<BootNode>,
     /// How nodes are found; `None`: they are not, and others don't find this one.
     pub discovery: Option<DiscoverySettings>,
+    /// With which networks this node deals; nodes elsewhere are neither dialled nor let in.
+    pub net_restrict: NetRestrict,
     /// The addresses at which others reach this node, if the operator knows: at most one of each family counts.
     pub advertised: Vec<IpAddr>,
     /// The folder of the files that outlive a restart: `peers` and `record`. `None` to keep nothing.
@@ -92,6 +95,7 @@ struct Shared {
     hello: Hello,
     protocols: Vec<Protocol>,
     stats: Arc<Stats>,
+    net_restrict: NetRestrict,
 }
 
 /// A running network. Dropped, it ends at once.

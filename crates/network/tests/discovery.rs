@@ -2,7 +2,7 @@
 //! moves on when every task waits.
 
 use niwaki_network::discovery::v4::{Discovery, DiscoveryConfig, DiscoveryEvent, start};
-use niwaki_network::{Host, Node, NodeId, NodeKey, Record, RecordEntries};
+use niwaki_network::{Host, NetRestrict, Node, NodeId, NodeKey, Record, RecordEntries};
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -33,6 +33,7 @@ async fn run(boot_nodes: &[Node], bind: &str) -> Running {
         key: key.clone(),
         record: records,
         boot_nodes: boot_nodes.to_vec(),
+        net_restrict: NetRestrict::default(),
         is_wanting: watch::channel(true).1,
     };
     let discovery = start(socket.into(), config);

@@ -9,6 +9,9 @@
 //! The consensus layer shares this network. Its nodes stay out of the table, and a record without `eth` is no candidate. Look-ups are
 //! made only while candidates are wanted.
 //!
+//! Nodes outside of the networks with which this node deals are not asked and are no candidates. Their first packets are answered: the
+//! crate reads the sockets and lets no one filter by networks. Once one has a session, and so a place in the table, it is shut out.
+//!
 //! Two of the crate's limits are off, because both ban an address for what any host can send in its name: the number of packets of an
 //! address, and the number of node ids, which a packet carries unproved. What remains is a limit for all packets that were not asked
 //! for; answers pass. Nor does the crate take this node's address back out of the record: the record has one owner, which is not it.
@@ -19,12 +22,13 @@ use super::v4::{DiscoveryEvent, FoundNode, Frame};
 use crate::key::NodeKey;
 use crate::record::{Record, signer};
 use crate::stats::{Stats, Timed};
+use crate::subnet::NetRestrict;
 use discv5::{ConfigBuilder, Discv5, Enr, Event, ListenConfig, QueryError, RateLimiterBuilder};
 use enr::NodeId as Position;
 use std::io::{Error, Result};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 use tokio::net::UdpSocket;
 use tokio::sync::{mpsc, watch};
@@ -53,6 +57,9 @@ const MAX_PAUSE: Duration = Duration::from_secs(60);
 /// The same while no candidates are wanted: the table stays alive.
 const IDLE_PAUSE: Duration = Duration::from_secs(30 * 60);
 
+/// A node outside of the networks is not heard for so long.
+const OUTSIDE: Duration = Duration::from_secs(60 * 60);
+
 /// What discovery v5 needs to begin.
 #[derive(Debug)]
 pub struct V5Config {
@@ -68,6 +75,8 @@ pub struct V5Config {
     pub is_address_voted: bool,
     /// Whether nodes of one subnet count as one owner's, as they do outside of a private network.
     pub limits_subnets: bool,
+    /// With which networks this node deals.
+    pub net_restrict: NetRestrict,
     /// Gets how long look-ups take.
     pub stats: Arc<Stats>,
     /// Where packets go that are not v5.
@@ -144,6 +153,7 @@ pub async fn start(
     ipv6: Option<Arc<UdpSocket>>,
     mut config: V5Config,
 ) -> Result<V5> {
+    restrict(&config.net_restrict)?;
     let mut settings = ConfigBuilder::new(ListenConfig::FromSockets { ipv4, ipv6 });
     let rates = RateLimiterBuilder::new().total_n_every(PACKETS_PER_S, Duration::from_secs(1));
     settings
@@ -154,7 +164,7 @@ pub async fn start(
         .incoming_bucket_limit(MAX_INCOMING_OF_BUCKET)
         .auto_nat_listen_duration(None)
         .ping_interval(PING_INTERVAL)
-        .table_filter(is_no_consensus_node);
+        .table_filter(may_be_asked);
     if !config.is_address_voted {
         settings.disable_enr_update();
     }
@@ -198,9 +208,37 @@ pub async fn start(
     })
 }
 
-/// Which nodes may enter the table: a node of the consensus layer has `eth2` and no `eth`.
-fn is_no_consensus_node(enr: &Enr) -> bool {
-    enr.get_raw_rlp("eth").is_some() || enr.get_raw_rlp("eth2").is_none()
+/// The networks with which this process deals. The crate's filter is a bare function, so that it can't be a network's own.
+static NET_RESTRICT: OnceLock<NetRestrict> = OnceLock::new();
+
+/// Restricts discovery v5 from now on.
+///
+/// # Errors
+/// If another restriction holds in this process.
+fn restrict(net_restrict: &NetRestrict) -> Result<()> {
+    if net_restrict.is_restricted()
+        && NET_RESTRICT.get_or_init(|| net_restrict.clone()) != net_restrict
+    {
+        return Err(Error::other(
+            "one process restricts discovery v5 to one list of networks",
+        ));
+    }
+    Ok(())
+}
+
+/// Which nodes may enter the table and are asked in look-ups: those of the networks with which this node deals, but for nodes of
+/// the consensus layer, which have `eth2` and no `eth`.
+fn may_be_asked(enr: &Enr) -> bool {
+    let is_consensus_node = enr.get_raw_rlp("eth").is_none() && enr.get_raw_rlp("eth2").is_some();
+    !is_consensus_node
+        && NET_RESTRICT
+            .get()
+            .is_none_or(|allowed| is_within(enr, allowed))
+}
+
+fn is_within(enr: &Enr, allowed: &NetRestrict) -> bool {
+    let ips = [enr.ip4().map(IpAddr::V4), enr.ip6().map(IpAddr::V6)];
+    ips.into_iter().flatten().all(|ip| allowed.allows(ip))
 }
 
 struct Task {
@@ -292,7 +330,7 @@ impl Task {
                 }
             }
             Event::Discovered(enr) | Event::SessionEstablished(enr, _) => self.found(&enr),
-            Event::NodeInserted { .. } => self.has_found_new = true,
+            Event::NodeInserted { node_id, .. } => self.inserted(node_id),
             Event::SocketUpdated(address) => {
                 self.set_record();
                 let _ = self.report.try_send(DiscoveryEvent::Decided(address));
@@ -302,9 +340,19 @@ impl Task {
         }
     }
 
+    /// A node is in the table. One that made a session by itself comes there without the filter.
+    fn inserted(&mut self, node: Position) {
+        let record = self.discv5.find_enr(&node);
+        let is_allowed = |enr: &Enr| is_within(enr, &self.config.net_restrict);
+        match record.as_ref().is_none_or(is_allowed) {
+            true => self.has_found_new = true,
+            false => self.discv5.ban_node(&node, Some(OUTSIDE)),
+        }
+    }
+
     /// A record came. It is signed; whether the node answers, a dial shows.
     fn found(&self, enr: &Enr) {
-        if enr.get_raw_rlp("eth").is_none() {
+        if enr.get_raw_rlp("eth").is_none() || !is_within(enr, &self.config.net_restrict) {
             return;
         }
         let record = Record::from_enr(enr.clone()).ok();

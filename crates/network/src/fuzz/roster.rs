@@ -7,6 +7,7 @@ use crate::peers::{
     SavedPeers, Source,
 };
 use crate::rlpx::DisconnectReason;
+use crate::subnet::NetRestrict;
 use niwaki_primitives::FixedBytes;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -92,6 +93,7 @@ fn run(data: &[u8]) -> Result<(), String> {
         own_addresses: vec![address(OWN)],
         max_peers: MAX_PEERS,
         inbound_percent: 50,
+        net_restrict: NetRestrict::default(),
         epoch_s: 1_700_000_000,
     };
     let roster = Roster::new(config, SavedPeers::default(), SmallRng::seed_from_u64(7));

@@ -2,8 +2,8 @@
 //!
 //! Every ban ends. There are at most [`MAX_BANS`]: a further one takes the place of the ban that ends first.
 
-use super::subnet::Host;
 use crate::key::NodeId;
+use crate::subnet::{Subnet, Width};
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 
@@ -35,7 +35,7 @@ pub struct Ban {
 struct Entry {
     until_ms: u64,
     /// Where the node was, if it was banned for good reason: counts against its host.
-    host: Option<Host>,
+    host: Option<Subnet>,
 }
 
 /// The bans.
@@ -61,7 +61,7 @@ impl Bans {
     /// Keeps a node away that lied, and its host too if it is the third of that host. Local hosts are not banned: many nodes
     /// may be behind one address. Returns the host if that is banned now.
     pub(crate) fn ban_liar(&mut self, id: NodeId, ip: IpAddr, until_ms: u64) -> Option<IpAddr> {
-        let host = Host::of(ip);
+        let host = Subnet::of(ip, Width::HOST);
         self.insert(BanTarget::Node(id), Entry { until_ms, host });
         let host = host?;
         let entries = self.entries.values();
@@ -149,7 +149,7 @@ fn canonical(target: BanTarget) -> BanTarget {
     match target {
         BanTarget::Host(ip) => {
             let ip = ip.to_canonical();
-            BanTarget::Host(Host::of(ip).map_or(ip, Host::ip))
+            BanTarget::Host(Subnet::of(ip, Width::HOST).map_or(ip, Subnet::ip))
         }
         node @ BanTarget::Node(_) => node,
     }

@@ -35,6 +35,7 @@ use super::saved::{SavedPeer, SavedPeers};
 use super::score::{Conduct, Scores};
 use crate::key::NodeId;
 use crate::rlpx::DisconnectReason;
+use crate::subnet::NetRestrict;
 use rand::rngs::SmallRng;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -58,6 +59,8 @@ pub struct RosterConfig {
     pub max_peers: usize,
     /// At most so many percent of the slots are for nodes that connect by themselves.
     pub inbound_percent: usize,
+    /// With which networks this node deals. It holds for trusted nodes too.
+    pub net_restrict: NetRestrict,
     /// The Unix time, in seconds, at which the roster's clock shows 0.
     pub epoch_s: u64,
 }
@@ -160,7 +163,8 @@ impl Roster {
     /// exchanged.
     pub fn new(config: RosterConfig, saved: SavedPeers, mut rng: SmallRng) -> Self {
         let mut plan = DialPlan::default();
-        for peer in saved.best() {
+        let best = saved.best().into_iter();
+        for peer in best.filter(|peer| config.net_restrict.allows(peer.candidate.address.ip())) {
             plan.find(Source::Saved, peer.candidate, 0);
         }
         Self {
@@ -203,7 +207,9 @@ impl Roster {
                 self.dial(now_ms, &mut actions);
             }
             Event::Found { source, candidate } => {
-                self.plan.find(source, candidate, now_ms);
+                if self.may_deal_with(candidate) {
+                    self.plan.find(source, candidate, now_ms);
+                }
             }
             Event::Conduct { conn, conduct } => {
                 self.conduct(conn, conduct, now_ms, &mut actions);
@@ -239,6 +245,12 @@ impl Roster {
     /// How all dials ended so far.
     pub fn dial_figures(&self) -> &DialFigures {
         self.plan.total()
+    }
+
+    /// Whether a found node is in a network with which this node deals. Behind a name may be any address.
+    fn may_deal_with(&self, candidate: Candidate) -> bool {
+        let ip = candidate.address.ip();
+        ip.is_unspecified() || self.config.net_restrict.allows(ip)
     }
 
     fn resolved(&mut self, conn: ConnId, address: SocketAddr) {

@@ -141,6 +141,9 @@ impl Actor {
         let ip = match node.host {
             Host::Ip(ip) => {
                 self.names.remove(&node.id);
+                if source != Source::Boot && !self.shared.net_restrict.allows(ip) {
+                    warn!(node = ?node.id, %ip, "A named node is in no network with which this node deals: it is not dialled");
+                }
                 ip
             }
             Host::Name(name) => {

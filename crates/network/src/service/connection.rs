@@ -49,9 +49,11 @@ pub(super) async fn dial(context: Context, candidate: Candidate, name: Option<St
         let Some(name) = &name else {
             return TcpStream::connect(candidate.address).await;
         };
+        let net_restrict = &context.shared.net_restrict;
+        let is_allowed = |address: &SocketAddr| net_restrict.allows(address.ip());
         let host = (name.as_str(), candidate.address.port());
         let addresses: Vec<_> = match tokio::net::lookup_host(host).await {
-            Ok(addresses) => addresses.collect(),
+            Ok(addresses) => addresses.filter(is_allowed).collect(),
             Err(error) => {
                 debug!(name, node = ?candidate.id, %error, "Can't resolve the name of a node");
                 return Err(error);

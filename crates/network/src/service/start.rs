@@ -270,6 +270,7 @@ async fn start_v5(
         // With v4 its votes decide.
         is_address_voted: !settings.mode.has_v4() && !reach.is_given(),
         limits_subnets: !own.any(v5::is_private_network),
+        net_restrict: config.net_restrict.clone(),
         frames,
     };
     let v5 = v5::start(udp.ipv4.clone(), udp.ipv6.clone(), v5).await;
@@ -293,6 +294,7 @@ fn start_v4(
         key: config.key.clone(),
         record: record.clone(),
         boot_nodes: boot_nodes(config).chain(seeds).collect(),
+        net_restrict: config.net_restrict.clone(),
         is_wanting,
     };
     Some(v4::start(udp, v4))
@@ -365,6 +367,7 @@ fn shared(config: &NetworkConfig, address: Option<SocketAddr>) -> Shared {
         stats: Arc::new(Stats::new(&protocols)),
         protocols,
         key: config.key.clone(),
+        net_restrict: config.net_restrict.clone(),
     }
 }
 
@@ -374,6 +377,7 @@ fn roster(config: &NetworkConfig, saved: SavedPeers) -> Roster {
         own_addresses: Vec::new(),
         max_peers: config.max_peers,
         inbound_percent: config.inbound_percent,
+        net_restrict: config.net_restrict.clone(),
         epoch_s: unix_time().as_secs(),
     };
     Roster::new(roster_config, saved, SmallRng::from_os_rng())

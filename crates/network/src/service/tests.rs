@@ -45,6 +45,7 @@ fn config(number: u8) -> NetworkConfig {
         trusted_nodes: Vec::new(),
         boot_nodes: Vec::new(),
         discovery: None,
+        net_restrict: NetRestrict::default(),
         advertised: Vec::new(),
         folder: None,
     }
@@ -287,4 +288,29 @@ async fn validators_speak_a_protocol_of_their_own_beside_eth() {
         refused.unwrap_err().kind(),
         std::io::ErrorKind::InvalidInput
     );
+}
+
+#[tokio::test]
+async fn a_connection_from_outside_of_the_networks_ends_before_the_handshake() {
+    let elsewhere = "192.0.2.0/24".parse().into_iter().collect();
+    let one = NetworkConfig {
+        net_restrict: elsewhere,
+        ..config(1)
+    };
+    let one = Node::start(one, 1).await;
+    let two = NetworkConfig {
+        static_nodes: vec![one.enode()],
+        ..config(2)
+    };
+    let two = Node::start(two, 1).await;
+    let failed = |node: &Node| {
+        let results = node.network.stats().dial_results();
+        let failed = results.iter().find(|(result, _)| *result == "failed");
+        failed.map_or(0, |(_, count)| *count)
+    };
+    while failed(&two) == 0 {
+        tokio::task::yield_now().await;
+    }
+    let hellos = one.network.stats().messages();
+    assert_eq!(hellos.map(|count| count.messages).sum::<u64>(), 0);
 }

@@ -85,7 +85,6 @@ const NATIVE: &str = "there is no slower implementation to fall back to";
 const NONCE_INDEX: &str = "there is no index of transactions by sender and nonce";
 const OCCUPANCY: &str = "a block takes all that fits";
 const OVERRIDE: &str = "the genesis file counts as it is; change it there, or this node follows other rules than meant";
-const NET_RESTRICT: &str = "this version does not restrict peers to subnets yet";
 const PATHS: &str = "this version prints no paths, and starts";
 const IPV6: &str = "--p2p-interface=:: listens for IPv6 and IPv4 on one port";
 const PEERS: &str = "this version has limits and times of its own for peers";
@@ -253,7 +252,6 @@ pub(super) const ROWS: &[BesuOption] = &[
     risk("metrics-protocol", Value, PROTOCOL, &["prometheus"]),
     row("min-block-occupancy-ratio", Value, OCCUPANCY),
     row("nat-method", Value, PEERS),
-    risk("net-restrict", List, NET_RESTRICT, &[""]),
     risk("override-genesis-config", List, OVERRIDE, &[]),
     row("p2p-discovery-port-ipv6", Value, IPV6),
     row("p2p-host-ipv6", Value, IPV6),

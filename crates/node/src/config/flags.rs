@@ -20,10 +20,11 @@ const SPACED: [&str; 9] = [
 ];
 
 /// Lists that also take their values separated by spaces, as in `--rpc-http-api ETH NET`.
-const LISTS: [&str; 11] = [
+const LISTS: [&str; 12] = [
     "Xrpc-ipc-apis",
     "banned-node-ids",
     "bootnodes",
+    "net-restrict",
     "rpc-http-api",
     "rpc-http-api-methods-no-auth",
     "rpc-http-tls-cipher-suites",

@@ -80,7 +80,7 @@ fn options_without_effect_are_removed_with_their_values_and_noted_once() {
         "--sync-min-peers",
         "7",
         "--Xp2p-peer-task-timeout=7",
-        "--net-restrict",
+        "--metrics-categories",
         "a,b",
         "c",
         "--rpc-http-enabled",
@@ -334,6 +334,27 @@ fn a_clap_error_is_one_sentence_with_the_source_of_the_value() {
     ] {
         assert!(!text.contains("Usage") && !text.contains('\n'), "{text}");
         assert!(!text.starts_with("error") && !text.is_empty(), "{text}");
+    }
+}
+
+#[test]
+fn networks_are_read_as_besu_does_and_a_wrong_one_is_refused_by_name() {
+    let arguments = ["--net-restrict", "10.0.0.0/8", "fd00::/8, ::1/128"];
+    let found = options(&merged_with(&arguments, &[]).unwrap());
+    assert_eq!(found.node.peers.net_restrict.len(), 3);
+    let found = options(&with_file("net-restrict = ['']", &[]).unwrap());
+    assert_eq!(found.node.peers.net_restrict.len(), 1);
+    assert!(found.node.peers.net_restrict[0].0.is_none());
+    let merged = merged_with(&["--net-restrict=10.0.0.0/33"], &[]).unwrap();
+    let error = Options::command().try_get_matches_from(&merged.arguments);
+    let text = merged.explain(&error.unwrap_err());
+    for word in [
+        "10.0.0.0/33",
+        "--net-restrict",
+        "from 0 to 32",
+        "write 10.0.0.0/8",
+    ] {
+        assert!(text.contains(word), "{text}");
     }
 }
 

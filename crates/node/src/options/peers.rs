@@ -1,7 +1,7 @@
 //! Flags of the network of peers. Names are Besu's.
 
 use clap::{Args, ValueEnum};
-use niwaki_network::{Node, NodeId};
+use niwaki_network::{Node, NodeId, Subnet, SubnetError};
 use niwaki_primitives::B256;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -74,6 +74,9 @@ pub(crate) struct PeerFlags {
         value_parser = NodeId::from_str
     )]
     pub(crate) banned_node_ids: Vec<NodeId>,
+    /// Networks of all nodes that are dealt with, CIDR, IPv4 and IPv6 each for itself [default: all].
+    #[arg(long, value_name = "CIDR", value_delimiter = ',', value_parser = network)]
+    pub(crate) net_restrict: Vec<AllowedNetwork>,
     /// Oldest version of eth to offer: 66 to 68 are for private networks of older clients, there are 66 to 72.
     #[arg(
         long = "Xeth-capability-min",
@@ -119,6 +122,15 @@ impl From<DiscoveryMode> for niwaki_network::DiscoveryMode {
             DiscoveryMode::Both => Self::Both,
         }
     }
+}
+
+/// A network, or none: `--net-restrict=` restricts nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct AllowedNetwork(pub(crate) Option<Subnet>);
+
+fn network(text: &str) -> Result<AllowedNetwork, SubnetError> {
+    let subnet = (!text.trim().is_empty()).then(|| text.parse());
+    subnet.transpose().map(AllowedNetwork)
 }
 
 /// A boot node, or none: `--bootnodes=` leaves all out.

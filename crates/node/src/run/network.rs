@@ -181,6 +181,7 @@ fn network_config(config: PeersConfig, key: NodeKey, client: &str) -> Result<Net
         trusted_nodes: config.trusted_nodes,
         boot_nodes: config.boot_nodes.unwrap_or_default(),
         discovery,
+        net_restrict: config.net_restrict,
         advertised: config.host.into_iter().collect(),
         folder: Some(config.folder),
     })

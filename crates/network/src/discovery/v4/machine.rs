@@ -23,6 +23,7 @@ use super::wire::{Endpoint, Message, Packet};
 use super::{Contact, DiscoveryEvent, Now};
 use crate::key::{NodeId, NodeKey};
 use crate::record::Record;
+use crate::subnet::NetRestrict;
 use niwaki_primitives::B256;
 use pings::SentPing;
 use queries::{Query, Schedule};
@@ -73,17 +74,20 @@ pub enum Dropped {
     Unproved,
     /// Its sender has our key.
     Own,
+    /// Its sender is in no network with which this node deals.
+    Outside,
 }
 
 impl Dropped {
     /// All.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Malformed,
         Self::Expired,
         Self::Unsolicited,
         Self::Metered,
         Self::Unproved,
         Self::Own,
+        Self::Outside,
     ];
 
     /// Its name in metrics.
@@ -95,6 +99,7 @@ impl Dropped {
             Self::Metered => "rate_limited",
             Self::Unproved => "no_endpoint_proof",
             Self::Own => "own_key",
+            Self::Outside => "net_restrict",
         }
     }
 }
@@ -105,6 +110,7 @@ pub(crate) struct Machine {
     key: NodeKey,
     record: Record,
     boot_nodes: Vec<Contact>,
+    net_restrict: NetRestrict,
     table: Table,
     proofs: Proofs,
     meter: Meter,
@@ -133,6 +139,7 @@ impl Machine {
         Self {
             record,
             boot_nodes,
+            net_restrict: NetRestrict::default(),
             table: Table::new(own),
             proofs: Proofs::default(),
             meter: Meter::default(),
@@ -146,6 +153,13 @@ impl Machine {
             actions: Vec::new(),
             key,
         }
+    }
+
+    /// Deals with these networks only: packets of others are dropped, and their nodes are not asked.
+    pub(crate) fn restrict(&mut self, net_restrict: NetRestrict) {
+        self.boot_nodes
+            .retain(|contact| net_restrict.allows(contact.address.ip()));
+        self.net_restrict = net_restrict;
     }
 
     /// How many nodes are in the table.
@@ -166,7 +180,9 @@ impl Machine {
     /// More nodes to begin with, for example those whose names were resolved.
     pub(crate) fn add_boot_nodes(&mut self, contacts: impl IntoIterator<Item = Contact>) {
         let own = self.key.id();
-        for contact in contacts {
+        let allowed = &self.net_restrict;
+        let contacts = contacts.into_iter();
+        for contact in contacts.filter(|contact| allowed.allows(contact.address.ip())) {
             let same = |known: &&mut Contact| known.id == contact.id;
             match self.boot_nodes.iter_mut().find(same) {
                 Some(known) => *known = contact,
@@ -190,6 +206,9 @@ impl Machine {
         now: Now,
     ) -> Result<(), Dropped> {
         let from = SocketAddr::new(from.ip().to_canonical(), from.port());
+        if !self.net_restrict.allows(from.ip()) {
+            return Err(Dropped::Outside);
+        }
         let packet = Packet::decode(data).map_err(|_| Dropped::Malformed)?;
         if packet.message.is_expired(now.unix_s) {
             return Err(Dropped::Expired);

@@ -11,8 +11,8 @@
 //! push them out. Of one subnet (/24, /64) at most 2 are in a bucket and 10 in the table; private addresses are not counted.
 
 use super::{Contact, distance};
-use crate::address::Subnet;
 use crate::key::NodeId;
+use crate::subnet::{Subnet, Width};
 use niwaki_primitives::B256;
 use rand::Rng;
 use rand::rngs::SmallRng;
@@ -119,12 +119,13 @@ impl Table {
 
     /// Whether the subnet of `address` has room for `contact`, which is not counted itself.
     fn subnet_has_room(&self, contact: &Contact, address: SocketAddr) -> bool {
-        let Some(subnet) = Subnet::of(address.ip()) else {
+        let Some(subnet) = Subnet::of(address.ip(), Width::TABLE) else {
             return true;
         };
         let same = |bucket: &Bucket| {
             let others = bucket.contacts().filter(|other| other.id != contact.id);
-            let same = others.filter(|other| Subnet::of(other.address.ip()) == Some(subnet));
+            let same =
+                others.filter(|other| Subnet::of(other.address.ip(), Width::TABLE) == Some(subnet));
             same.count()
         };
         same(&self.buckets[self.index(&contact.position)]) < SUBNET_PER_BUCKET

@@ -10,6 +10,7 @@ use super::{Contact, DiscoveryEvent, Now};
 use crate::key::NodeKey;
 use crate::node::{Host, Node};
 use crate::record::Record;
+use crate::subnet::NetRestrict;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use std::net::SocketAddr;
@@ -39,6 +40,8 @@ pub struct DiscoveryConfig {
     pub record: watch::Receiver<Record>,
     /// Nodes to ask first. Those without a port for discovery are passed over.
     pub boot_nodes: Vec<Node>,
+    /// With which networks this node deals.
+    pub net_restrict: NetRestrict,
     /// Whether nodes are looked for.
     pub is_wanting: watch::Receiver<bool>,
 }
@@ -118,15 +121,17 @@ pub fn start(sockets: Sockets, config: DiscoveryConfig) -> Discovery {
         key,
         mut record,
         boot_nodes,
+        net_restrict,
         is_wanting,
     } = config;
     let contacts = boot_nodes.iter().filter_map(contact);
-    let machine = Machine::new(
+    let mut machine = Machine::new(
         key,
         record.borrow_and_update().clone(),
         contacts.collect(),
         SmallRng::from_os_rng(),
     );
+    machine.restrict(net_restrict);
     let task = Task {
         machine,
         sockets,

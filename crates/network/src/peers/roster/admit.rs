@@ -5,8 +5,8 @@ use crate::key::NodeId;
 use crate::peers::bans::Bans;
 use crate::peers::dial::{Candidate, Source};
 use crate::peers::score::{CUT_SCORE, Scores};
-use crate::peers::subnet::Subnet;
 use crate::rlpx::DisconnectReason;
+use crate::subnet::{NetRestrict, Subnet, Width};
 use niwaki_primitives::FixedBytes;
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, SocketAddr};
@@ -113,6 +113,9 @@ impl Roster {
     fn check_incoming(&mut self, conn: ConnId, ip: IpAddr, now_ms: u64) -> Option<Refusal> {
         if conn.0 > self.last_conn || self.sessions.contains_key(&conn) {
             return Some(Refusal::Unknown);
+        }
+        if !self.config.net_restrict.allows(ip) {
+            return Some(Refusal::Outside);
         }
         if pending(&self.sessions) >= MAX_PENDING {
             return Some(Refusal::Handshakes);
@@ -315,6 +318,7 @@ impl Roster {
             let rules = DialRules {
                 own: &self.config.own,
                 own_addresses: &self.config.own_addresses,
+                net_restrict: &self.config.net_restrict,
                 sessions: &self.sessions,
                 by_id: &self.by_id,
                 bans: &self.bans,
@@ -343,6 +347,7 @@ impl Roster {
 struct DialRules<'a> {
     own: &'a NodeId,
     own_addresses: &'a [SocketAddr],
+    net_restrict: &'a NetRestrict,
     sessions: &'a Sessions,
     by_id: &'a HashMap<NodeId, ConnId>,
     bans: &'a Bans,
@@ -356,7 +361,13 @@ impl DialRules<'_> {
     fn allow(&self, source: Source, candidate: &Candidate) -> bool {
         let (id, ip) = (&candidate.id, candidate.address.ip());
         let is_own = id == self.own || self.own_addresses.contains(&candidate.address);
-        if is_own || self.by_id.contains_key(id) || pending(self.sessions) >= MAX_PENDING {
+        // Where a name leads only the dialler knows.
+        let is_outside = !ip.is_unspecified() && !self.net_restrict.allows(ip);
+        if is_own
+            || is_outside
+            || self.by_id.contains_key(id)
+            || pending(self.sessions) >= MAX_PENDING
+        {
             return false;
         }
         if source == Source::Trusted {
@@ -384,12 +395,12 @@ fn pending(sessions: &Sessions) -> usize {
 
 /// How many sessions in the network of an address are so; 0 for a local address.
 fn in_subnet(sessions: &Sessions, ip: IpAddr, is_so: impl Fn(&Session) -> bool) -> usize {
-    let Some(subnet) = Subnet::of(ip) else {
+    let Some(subnet) = Subnet::of(ip, Width::PEERS) else {
         return 0;
     };
     let there = sessions
         .values()
-        .filter(|session| Subnet::of(session.address.ip()) == Some(subnet));
+        .filter(|session| Subnet::of(session.address.ip(), Width::PEERS) == Some(subnet));
     there.filter(|session| is_so(session)).count()
 }
 

@@ -189,6 +189,8 @@ pub enum Refusal {
     TooSoon,
     /// As many handshakes as may be are going on.
     Handshakes,
+    /// It is in no network with which this node deals.
+    Outside,
     /// Its network has as many connections as it may have.
     Subnet,
     /// The node or its host is kept away.
@@ -218,7 +220,7 @@ impl Refusal {
             Self::TooSoon | Self::Handshakes | Self::Subnet | Self::Full | Self::Reserved => {
                 DisconnectReason::TooManyPeers
             }
-            Self::Banned => DisconnectReason::UselessPeer,
+            Self::Banned | Self::Outside => DisconnectReason::UselessPeer,
             Self::AlreadyConnected => DisconnectReason::AlreadyConnected,
             Self::Own => DisconnectReason::ConnectedToSelf,
             Self::NullIdentity => DisconnectReason::NullIdentity,

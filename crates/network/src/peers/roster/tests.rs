@@ -42,11 +42,16 @@ impl Bench {
     }
 
     fn with(max_peers: usize, saved: SavedPeers) -> Self {
+        Self::within(NetRestrict::default(), max_peers, saved)
+    }
+
+    fn within(net_restrict: NetRestrict, max_peers: usize, saved: SavedPeers) -> Self {
         let config = RosterConfig {
             own: id(OWN),
             own_addresses: vec![address(OWN)],
             max_peers,
             inbound_percent: 50,
+            net_restrict,
             epoch_s: 1_700_000_000,
         };
         let roster = Roster::new(config, saved, SmallRng::seed_from_u64(7));
@@ -564,4 +569,23 @@ fn candidates_are_wanted_while_half_of_the_queue_of_their_source_is_empty() {
     bench.find(128..129);
     assert!(!bench.roster.wants_candidates(Source::V4));
     assert!(bench.roster.wants_candidates(Source::V5));
+}
+
+#[test]
+fn a_node_outside_of_the_networks_is_neither_let_in_nor_dialled_even_if_it_is_trusted() {
+    let network = format!("{}/32", address(1).ip()).parse();
+    let net_restrict: NetRestrict = network.into_iter().collect();
+    let mut bench = Bench::within(net_restrict, 50, SavedPeers::default());
+    bench.find(1..9);
+    bench.step(Event::AddTrusted(candidate(2)));
+    bench.step(Event::AddStatic(candidate(3)));
+    let dialled: Vec<_> = dials(&bench.after(1))
+        .into_iter()
+        .map(|dial| dial.1)
+        .collect();
+    assert_eq!(dialled, [candidate(1)]);
+    for number in [2, 3, 4] {
+        assert_eq!(bench.join(number), Err(Refusal::Outside));
+    }
+    assert!(bench.join(1).is_ok(), "it is within");
 }

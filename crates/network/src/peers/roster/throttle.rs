@@ -1,6 +1,6 @@
 //! How often a host may connect: once in 30 s.
 
-use crate::peers::subnet::Host;
+use crate::subnet::{Subnet, Width};
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 
@@ -12,8 +12,8 @@ const MAX_HOSTS: usize = 4096;
 /// The hosts that connected in the last 30 s.
 #[derive(Debug, Default)]
 pub(super) struct Throttle {
-    last: HashMap<Host, u64>,
-    pub(super) order: VecDeque<(u64, Host)>,
+    last: HashMap<Subnet, u64>,
+    pub(super) order: VecDeque<(u64, Subnet)>,
 }
 
 impl Throttle {
@@ -26,12 +26,12 @@ impl Throttle {
             self.order.pop_front();
             self.last.remove(&host);
         }
-        Host::of(ip).is_none_or(|host| !self.last.contains_key(&host))
+        Subnet::of(ip, Width::HOST).is_none_or(|host| !self.last.contains_key(&host))
     }
 
     /// Notes that a host has connected, which was allowed.
     pub(super) fn note(&mut self, ip: IpAddr, now_ms: u64) {
-        if let Some(host) = Host::of(ip)
+        if let Some(host) = Subnet::of(ip, Width::HOST)
             && self.last.insert(host, now_ms).is_none()
         {
             self.order.push_back((now_ms, host));

@@ -2,7 +2,7 @@
 
 use crate::options::{DiscoveryMode, PeerFlags, SyncModeFlag};
 use niwaki_network::wire::EthVersion;
-use niwaki_network::{BootNode, Node, NodeId};
+use niwaki_network::{BootNode, NetRestrict, Node, NodeId};
 use niwaki_primitives::B256;
 use niwaki_sync::SyncMode;
 use std::net::{IpAddr, SocketAddr};
@@ -31,6 +31,7 @@ pub(crate) struct PeersConfig {
     pub(crate) static_nodes: StaticNodesFile,
     pub(crate) trusted_nodes: Vec<Node>,
     pub(crate) banned: Vec<NodeId>,
+    pub(crate) net_restrict: NetRestrict,
     pub(crate) sync_mode: SyncMode,
     /// The block to reach while no consensus client has chosen a head.
     pub(crate) sync_target: Option<B256>,
@@ -53,6 +54,7 @@ impl PeersConfig {
         let boot_nodes = named.map(|all| all.iter().filter_map(|node| node.0.clone()).collect());
         let versions = EthVersion::ALL.into_iter();
         let offered = flags.eth_capability_min..=flags.eth_capability_max;
+        let networks = flags.net_restrict.iter();
         let is_bounded = flags.remote_connections_limit_enabled != Some(false);
         Some(Self {
             listen: SocketAddr::new(flags.p2p_interface, flags.p2p_port),
@@ -77,6 +79,7 @@ impl PeersConfig {
             },
             trusted_nodes: flags.trusted_nodes.clone(),
             banned: flags.banned_node_ids.clone(),
+            net_restrict: networks.filter_map(|network| network.0).collect(),
             sync_mode: match flags.sync_mode {
                 SyncModeFlag::Full => SyncMode::Full,
                 SyncModeFlag::Snap => SyncMode::Snap,

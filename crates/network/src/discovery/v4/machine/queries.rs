@@ -260,11 +260,12 @@ impl Machine {
     }
 
     /// A node that the node at `teller` named: at the address that it proved, if it did. `None` if it is ours, or can't be there.
-    fn contact_of(&self, node: &Neighbor, teller: SocketAddr) -> Option<Contact> {
+    pub(super) fn contact_of(&self, node: &Neighbor, teller: SocketAddr) -> Option<Contact> {
         let endpoint = node.endpoint;
         if node.id == self.key.id()
             || endpoint.udp < MIN_PORT
             || !may_be_named_by(endpoint.ip, teller.ip())
+            || !self.net_restrict.allows(endpoint.ip)
         {
             return None;
         }

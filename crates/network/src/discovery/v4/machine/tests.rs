@@ -557,3 +557,23 @@ fn what_is_no_packet_is_dropped() {
     }
     assert!(machine.take_actions().is_empty());
 }
+
+#[test]
+fn outside_of_the_networks_packets_are_dropped_and_nodes_are_not_asked() {
+    let inside = Stranger::at(1, ([10, 0, 0, 1], 30303).into());
+    let mut outside = Stranger::at(2, ([11, 0, 0, 1], 30303).into());
+    let mut machine = machine(vec![inside.contact(), outside.contact()]);
+    machine.restrict("10.0.0.0/8".parse().into_iter().collect());
+    machine.add_boot_nodes([outside.contact()]);
+    machine.tick(at(0));
+    let actions = machine.take_actions();
+    let is_inside =
+        |action: &Action| matches!(action, Action::Send { to, .. } if *to == inside.address);
+    assert!(actions.len() == 1 && is_inside(&actions[0]), "{actions:?}");
+    let ping = ping(outside.address, at(1));
+    let dropped = outside.try_send(&mut machine, &ping, at(1));
+    assert_eq!(dropped, Err(Dropped::Outside));
+    let teller = ([10, 0, 0, 1], 30303).into();
+    let named = |ip| machine.contact_of(&neighbor(&key(3), ip, 30303), teller);
+    assert!(named([10, 0, 0, 3]).is_some() && named([11, 0, 0, 3]).is_none());
+}

@@ -46,7 +46,7 @@ fn check(table: &Table) {
         for contact in bucket.contacts() {
             assert!(ids.insert(contact.id), "twice in a bucket");
             assert_eq!(table.index(&contact.position), index);
-            if let Some(subnet) = Subnet::of(contact.address.ip()) {
+            if let Some(subnet) = Subnet::of(contact.address.ip(), Width::TABLE) {
                 *in_bucket.entry(subnet).or_insert(0) += 1;
                 *in_table.entry(subnet).or_insert(0) += 1;
             }

@@ -133,6 +133,7 @@ proptest! {
             own_addresses: Vec::new(),
             max_peers: MAX_PEERS,
             inbound_percent: 50,
+            net_restrict: NetRestrict::default(),
             epoch_s: 0,
         };
         let roster_rng = SmallRng::seed_from_u64(seed);
@@ -169,6 +170,7 @@ proptest! {
             own_addresses: Vec::new(),
             max_peers,
             inbound_percent: 50,
+            net_restrict: NetRestrict::default(),
             epoch_s: 0,
         };
         let roster_rng = SmallRng::seed_from_u64(seed);
