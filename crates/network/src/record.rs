@@ -14,7 +14,7 @@ mod local;
 
 use crate::address::is_public;
 use crate::key::{NodeId, NodeKey};
-use crate::node::Node;
+use crate::node::{Host, Node};
 use crate::wire::fields::Fields;
 use enr::{CombinedKey, CombinedPublicKey, Enr, EnrPublicKey};
 use niwaki_primitives::rlp::{self, Decodable};
@@ -193,23 +193,31 @@ impl Record {
 
     /// The node at the record's address. Of two addresses it is the public one, and IPv4 of two equal ones. `None` without an address.
     pub fn node(&self) -> Option<Node> {
+        self.node_preferring(false)
+    }
+
+    /// The same, but of two equal addresses that of IPv6 if that is preferred.
+    pub(crate) fn node_preferring(&self, prefers_ipv6: bool) -> Option<Node> {
+        let both = [self.node_of(false), self.node_of(true)];
+        both.into_iter()
+            .flatten()
+            .max_by_key(|node| match node.host {
+                Host::Ip(ip) => (is_public(ip), ip.is_ipv6() == prefers_ipv6),
+                Host::Name(_) => (false, false),
+            })
+    }
+
+    /// The node at the record's address of a family.
+    pub fn node_of(&self, is_ipv6: bool) -> Option<Node> {
         let entries = self.entries();
-        let v4 = entries.ip.map(|ip| {
-            let ip = IpAddr::V4(ip);
-            Node::at(self.id, ip, entries.tcp, entries.udp)
-        });
-        let own_or = |own: u16, shared: u16| if own == 0 { shared } else { own };
-        let v6 = entries.ip6.map(|ip| {
-            let tcp = own_or(entries.tcp6, entries.tcp);
-            let udp = own_or(entries.udp6, entries.udp);
-            Node::at(self.id, IpAddr::V6(ip), tcp, udp)
-        });
-        let v6_is_better = entries.ip6.is_some_and(|ip| is_public(IpAddr::V6(ip)))
-            && !entries.ip.is_some_and(|ip| is_public(IpAddr::V4(ip)));
-        match v6_is_better {
-            true => v6.or(v4),
-            false => v4.or(v6),
+        if !is_ipv6 {
+            let ip = IpAddr::V4(entries.ip?);
+            return Some(Node::at(self.id, ip, entries.tcp, entries.udp));
         }
+        let own_or = |own: u16, shared: u16| if own == 0 { shared } else { own };
+        let tcp = own_or(entries.tcp6, entries.tcp);
+        let udp = own_or(entries.udp6, entries.udp);
+        Some(Node::at(self.id, IpAddr::V6(entries.ip6?), tcp, udp))
     }
 }
 

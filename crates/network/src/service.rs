@@ -10,6 +10,7 @@
 //! The rest of the node holds a [`Network`]: it reads the list of peers, which is replaced whenever it changes, and sends commands.
 
 mod actor;
+mod bound;
 mod connection;
 mod finder;
 mod range;
@@ -104,7 +105,7 @@ pub struct Network {
     inputs: mpsc::Sender<actor::Input>,
     peers: watch::Receiver<Arc<[Arc<Peer>]>>,
     record: watch::Receiver<Record>,
-    address: Option<SocketAddr>,
+    addresses: Vec<SocketAddr>,
     router: RouterHandle,
     gossip: GossipHandle,
     stats: Arc<Stats>,
@@ -183,7 +184,13 @@ impl Network {
 
     /// Where it listens.
     pub fn address(&self) -> Option<SocketAddr> {
-        self.address
+        self.addresses.first().copied()
+    }
+
+    /// Where it listens on IPv6.
+    pub fn address_ipv6(&self) -> Option<SocketAddr> {
+        let mut addresses = self.addresses.iter();
+        addresses.find(|address| address.is_ipv6()).copied()
     }
 
     /// The node's record, as it changes.
@@ -197,11 +204,16 @@ impl Network {
         let record = self.record.borrow();
         let entries = record.entries();
         record.node().unwrap_or_else(|| {
-            let ip = self.address.map(|address| address.ip());
+            let ip = self.address().map(|address| address.ip());
             let ip = ip.filter(|ip| !ip.is_unspecified());
             let ip = ip.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
             Node::at(record.id(), ip, entries.tcp, entries.udp)
         })
+    }
+
+    /// This node as others dial it by IPv6, if its record says an IPv6 address.
+    pub fn enode_ipv6(&self) -> Option<Node> {
+        self.record.borrow().node_of(true)
     }
 
     /// What discovery has counted.

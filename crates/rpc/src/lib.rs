@@ -89,7 +89,7 @@ pub use methods::{
 pub use operator::{LogSwitch, MetricsSource, Operator};
 pub use params::{BlockRef, BlockTag, Params};
 pub use peers::{
-    BanReport, DepartureReport, OwnNode, PeerCommand, PeerCommands, PeerHooks, PeerReport,
+    BanReport, DepartureReport, OwnIpv6, OwnNode, PeerCommand, PeerCommands, PeerHooks, PeerReport,
 };
 pub use server::{
     Access, Authentication, Caller, Clients, HostList, HttpOptions, HttpServer, IpcServer,

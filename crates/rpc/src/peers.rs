@@ -84,6 +84,21 @@ pub struct OwnNode {
     pub listen: Option<SocketAddr>,
     /// The port of discovery; 0 without it.
     pub discovery_port: u16,
+    /// The same by IPv6, if its record says an IPv6 address.
+    pub ipv6: Option<OwnIpv6>,
+}
+
+/// This node by IPv6.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OwnIpv6 {
+    /// Its URL with its IPv6 address.
+    pub enode: String,
+    /// Where others reach it.
+    pub host: String,
+    /// Where it listens for peers; `None` if it only dials.
+    pub listen: Option<SocketAddr>,
+    /// The ports at which others reach it: for peers, for discovery.
+    pub ports: (u16, u16),
 }
 
 /// A peer.
@@ -298,12 +313,23 @@ fn node_info(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> RpcResult 
         }
         object.string("id", &own.id);
         object.string("ip", &own.host);
+        if let Some(ipv6) = &own.ipv6 {
+            object.string("ipv6", &ipv6.host);
+            object.string("enodeV6", &ipv6.enode);
+            if let Some(listen) = ipv6.listen {
+                object.string("listenAddrV6", &listen.to_string());
+            }
+        }
         let mut ports = object.object("ports");
         ports.decimal("discovery", u64::from(own.discovery_port));
         ports.decimal(
             "listener",
             listen.map_or(0, |listen| u64::from(listen.port())),
         );
+        if let Some(ipv6) = &own.ipv6 {
+            ports.decimal("discoveryV6", u64::from(ipv6.ports.1));
+            ports.decimal("listenerV6", u64::from(ipv6.ports.0));
+        }
     }
     let mut protocols = object.object("protocols");
     let mut eth = protocols.object("eth");

@@ -57,9 +57,14 @@ pub enum BootNode {
 impl BootNode {
     /// The node; `None` for a record without an address.
     pub fn node(&self) -> Option<Node> {
+        self.node_preferring(false)
+    }
+
+    /// The same; of two equal addresses of a record that of IPv6 if that is preferred.
+    pub(crate) fn node_preferring(&self, prefers_ipv6: bool) -> Option<Node> {
         match self {
             Self::Node(node) => Some(node.clone()),
-            Self::Record(record) => record.node(),
+            Self::Record(record) => record.node_preferring(prefers_ipv6),
         }
     }
 
@@ -97,6 +102,8 @@ pub struct DiscoverySettings {
     /// Whether found nodes are dialled only if their records say a fork id that fits this node's chain, and those that say none are
     /// dialled last.
     pub checks_forks: bool,
+    /// Whether a node whose record has a public address of each family is dialled at that of IPv6.
+    pub prefers_ipv6: bool,
 }
 
 impl Default for DiscoverySettings {
@@ -107,6 +114,7 @@ impl Default for DiscoverySettings {
             ipv6: None,
             mode: DiscoveryMode::default(),
             checks_forks: true,
+            prefers_ipv6: false,
         }
     }
 }

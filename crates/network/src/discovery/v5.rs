@@ -77,6 +77,8 @@ pub struct V5Config {
     pub limits_subnets: bool,
     /// With which networks this node deals.
     pub net_restrict: NetRestrict,
+    /// Whether a node with an address of each family is dialled at that of IPv6.
+    pub prefers_ipv6: bool,
     /// Gets how long look-ups take.
     pub stats: Arc<Stats>,
     /// Where packets go that are not v5.
@@ -356,7 +358,10 @@ impl Task {
             return;
         }
         let record = Record::from_enr(enr.clone()).ok();
-        let node = record.as_ref().and_then(Record::node);
+        let prefers_ipv6 = self.config.prefers_ipv6;
+        let node = record
+            .as_ref()
+            .and_then(|record| record.node_preferring(prefers_ipv6));
         let (Some(record), Some(node)) = (record, node) else {
             return;
         };

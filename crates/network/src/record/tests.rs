@@ -118,6 +118,24 @@ fn the_public_address_of_two_is_the_nodes() {
         ..private
     };
     assert_eq!(address(&both_private), "192.168.1.2:30304");
+    let preferring = |entries: &RecordEntries| {
+        Record::sign(&key(), 1, entries)
+            .unwrap()
+            .node_preferring(true)
+    };
+    let ipv6 = |entries: &RecordEntries| {
+        preferring(entries)
+            .unwrap()
+            .udp_address()
+            .unwrap()
+            .is_ipv6()
+    };
+    assert!(ipv6(&full()) && ipv6(&both_private) && ipv6(&private));
+    let private_ipv6 = RecordEntries {
+        ip6: Some(Ipv6Addr::LOCALHOST),
+        ..full()
+    };
+    assert!(!ipv6(&private_ipv6));
     let none = RecordEntries {
         ip: None,
         ip6: None,

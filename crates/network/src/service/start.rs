@@ -1,13 +1,14 @@
 //! How the network begins: sockets, files, the node's record, and then the tasks, joined by channels.
 
 use super::actor::{self, Actor, Input};
+use super::bound::Bound;
 use super::finder::{self, Counts, Finder, FinderConfig};
 use super::range;
 use super::{
     Inbound, MAX_GOSSIP, MAX_INPUTS, MAX_MESSAGES, MAX_REQUESTS, Network, NetworkConfig, Shared,
 };
 use crate::discovery::BootNode;
-use crate::discovery::reach::{Origin, Ports, Reach, local_ip};
+use crate::discovery::reach::Reach;
 use crate::discovery::v4::{self, DiscoveryConfig, Sockets};
 use crate::discovery::v5::{self, V5, V5Config};
 use crate::gossip::{self, PoolView};
@@ -27,7 +28,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
-use tokio::net::{TcpListener, UdpSocket};
 use tokio::sync::{mpsc, watch};
 
 /// So many saved peers are asked for nodes at the start, if they were seen within this time.
@@ -36,84 +36,6 @@ const SEED_AGE_S: u64 = 5 * 24 * 60 * 60;
 
 /// Packets that v5 read and that wait for v4.
 const MAX_FRAMES: usize = 256;
-
-/// The sockets of a network.
-struct Bound {
-    listeners: Vec<TcpListener>,
-    udp: Sockets,
-}
-
-impl Bound {
-    async fn new(config: &NetworkConfig) -> Result<Self> {
-        let mut listeners = Vec::new();
-        for address in config.listen.iter().chain(&config.listen_also) {
-            let listener = TcpListener::bind(address).await;
-            listeners.push(listener.map_err(|error| cannot("listen on TCP", *address, &error))?);
-        }
-        let settings = config.discovery.as_ref();
-        let ipv4 = settings.and_then(|settings| settings.ipv4);
-        let ipv6 = settings.and_then(|settings| settings.ipv6);
-        let udp = Sockets {
-            ipv4: bind_udp(ipv4.map(SocketAddr::V4)).await?,
-            ipv6: bind_udp(ipv6.map(SocketAddr::V6)).await?,
-            frames: None,
-        };
-        Ok(Self { listeners, udp })
-    }
-
-    fn tcp(&self) -> impl Iterator<Item = SocketAddr> {
-        let addresses = self.listeners.iter();
-        addresses.filter_map(|listener| listener.local_addr().ok())
-    }
-
-    fn udp(&self) -> impl Iterator<Item = SocketAddr> {
-        let sockets = [&self.udp.ipv4, &self.udp.ipv6].into_iter().flatten();
-        sockets.filter_map(|socket| socket.local_addr().ok())
-    }
-
-    /// Where this node is reached, as far as it knows by itself.
-    fn reach(&self, advertised: &[IpAddr]) -> Reach {
-        let mut reach = Reach::default();
-        for is_ipv6 in [false, true] {
-            let of_family = |address: &SocketAddr| address.is_ipv6() == is_ipv6;
-            let (tcp, udp) = (self.tcp().find(of_family), self.udp().find(of_family));
-            let Some(bound) = udp.or(tcp) else {
-                continue;
-            };
-            let port = |address: Option<SocketAddr>| address.map_or(0, |address| address.port());
-            let (tcp, udp) = (port(tcp), port(udp));
-            reach.bind(is_ipv6, Ports { tcp, udp });
-            let local = match bound.ip().is_unspecified() {
-                true => local_ip(is_ipv6),
-                false => Some(bound.ip()),
-            };
-            if let Some(ip) = local {
-                reach.learn(Origin::Local, ip, Ports::default());
-            }
-        }
-        for ip in advertised {
-            reach.learn(Origin::Given, *ip, Ports::default());
-        }
-        reach
-    }
-}
-
-async fn bind_udp(address: Option<SocketAddr>) -> Result<Option<Arc<UdpSocket>>> {
-    let Some(address) = address else {
-        return Ok(None);
-    };
-    let socket = UdpSocket::bind(address).await;
-    let socket = socket.map_err(|error| cannot("bind UDP", address, &error))?;
-    Ok(Some(Arc::new(socket)))
-}
-
-fn cannot(what: &str, address: SocketAddr, error: &Error) -> Error {
-    let help = "check that no other process has the port, and that this machine has the address";
-    Error::new(
-        error.kind(),
-        format!("can't {what} {address} for peers: {error}; {help}"),
-    )
-}
 
 /// Checks that the registered protocols can be offered.
 fn check(config: &NetworkConfig) -> Result<()> {
@@ -134,7 +56,7 @@ pub(super) async fn start(
 ) -> Result<(Network, Inbound)> {
     check(&config)?;
     let bound = Bound::new(&config).await?;
-    let address = bound.tcp().next();
+    let addresses: Vec<SocketAddr> = bound.tcp().collect();
     let reach = bound.reach(&config.advertised);
     let entries = finder::entries(&reach, &chain.borrow_and_update());
     let local = local_record(&config, &entries)?;
@@ -144,7 +66,7 @@ pub(super) async fn start(
     let (v4_wanted, is_v4_wanting) = watch::channel(true);
     let (v5_wanted, is_v5_wanting) = watch::channel(true);
     let mut udp = bound.udp;
-    let shared = Arc::new(shared(&config, address));
+    let shared = Arc::new(shared(&config, addresses.first().copied()));
     let stats = Arc::clone(&shared.stats);
     let v5_links = V5Links {
         record: record.clone(),
@@ -213,7 +135,7 @@ pub(super) async fn start(
         router,
         gossip,
         record,
-        address,
+        addresses,
         stats,
         counts,
         v4: v4_figures,
@@ -271,6 +193,7 @@ async fn start_v5(
         is_address_voted: !settings.mode.has_v4() && !reach.is_given(),
         limits_subnets: !own.any(v5::is_private_network),
         net_restrict: config.net_restrict.clone(),
+        prefers_ipv6: settings.prefers_ipv6,
         frames,
     };
     let v5 = v5::start(udp.ipv4.clone(), udp.ipv6.clone(), v5).await;
@@ -347,7 +270,10 @@ fn seeds(saved: &SavedPeers) -> Vec<Node> {
 }
 
 fn boot_nodes(config: &NetworkConfig) -> impl Iterator<Item = Node> {
-    config.boot_nodes.iter().filter_map(BootNode::node)
+    let settings = config.discovery.as_ref();
+    let prefers_ipv6 = settings.is_some_and(|it| it.prefers_ipv6 && it.ipv6.is_some());
+    let nodes = config.boot_nodes.iter();
+    nodes.filter_map(move |node| node.node_preferring(prefers_ipv6))
 }
 
 fn shared(config: &NetworkConfig, address: Option<SocketAddr>) -> Shared {

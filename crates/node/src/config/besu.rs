@@ -86,7 +86,6 @@ const NONCE_INDEX: &str = "there is no index of transactions by sender and nonce
 const OCCUPANCY: &str = "a block takes all that fits";
 const OVERRIDE: &str = "the genesis file counts as it is; change it there, or this node follows other rules than meant";
 const PATHS: &str = "this version prints no paths, and starts";
-const IPV6: &str = "--p2p-interface=:: listens for IPv6 and IPv4 on one port";
 const PEERS: &str = "this version has limits and times of its own for peers";
 const PERMISSIONS: &str = "this version restricts no node and no account";
 const PLUGINS: &str = "this version loads no plugins";
@@ -253,11 +252,6 @@ pub(super) const ROWS: &[BesuOption] = &[
     row("min-block-occupancy-ratio", Value, OCCUPANCY),
     row("nat-method", Value, PEERS),
     risk("override-genesis-config", List, OVERRIDE, &[]),
-    row("p2p-discovery-port-ipv6", Value, IPV6),
-    row("p2p-host-ipv6", Value, IPV6),
-    row("p2p-interface-ipv6", Value, IPV6),
-    row("p2p-ipv6-outbound-enabled", Flag, IPV6),
-    row("p2p-port-ipv6", Value, IPV6),
     row("p2p-tx-feecap", Value, PEERS),
     row("permissions-accounts-config-file", Value, PERMISSIONS),
     risk("permissions-accounts-config-file-enabled", Flag, PERMISSIONS, &["false"]),

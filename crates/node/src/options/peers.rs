@@ -3,7 +3,7 @@
 use clap::{Args, ValueEnum};
 use niwaki_network::{Node, NodeId, Subnet, SubnetError};
 use niwaki_primitives::B256;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -25,6 +25,21 @@ pub(crate) struct PeerFlags {
     /// Port for discovery [default: that of --p2p-port].
     #[arg(long, value_name = "PORT")]
     pub(crate) p2p_discovery_port: Option<u16>,
+    /// IPv6 address at which other nodes reach this one, beside its IPv4 one [default: as they see it].
+    #[arg(long, value_name = "HOST", value_parser = host_ipv6)]
+    pub(crate) p2p_host_ipv6: Option<Ipv6Addr>,
+    /// IPv6 address to listen on beside --p2p-interface [default: :: with --p2p-host-ipv6, else none].
+    #[arg(long, value_name = "HOST", value_parser = host_ipv6)]
+    pub(crate) p2p_interface_ipv6: Option<Ipv6Addr>,
+    /// Port for peers by IPv6, TCP.
+    #[arg(long, value_name = "PORT", default_value_t = 30404)]
+    pub(crate) p2p_port_ipv6: u16,
+    /// Port for discovery by IPv6, UDP [default: that of --p2p-port-ipv6].
+    #[arg(long, value_name = "PORT")]
+    pub(crate) p2p_discovery_port_ipv6: Option<u16>,
+    /// Dial found nodes by IPv6 if they have addresses of both kinds [default: false].
+    #[arg(long, value_name = "BOOL")]
+    pub(crate) p2p_ipv6_outbound_enabled: Option<bool>,
     /// File with the node's private key, 64 hex digits; made if it does not exist [default: key in the data
     /// path].
     #[arg(long, value_name = "FILE")]
@@ -122,6 +137,24 @@ impl From<DiscoveryMode> for niwaki_network::DiscoveryMode {
             DiscoveryMode::Both => Self::Both,
         }
     }
+}
+
+/// An IPv6 address, or a name that has one.
+fn host_ipv6(text: &str) -> Result<Ipv6Addr, String> {
+    if let Ok(ip) = text.parse::<IpAddr>() {
+        return match ip {
+            IpAddr::V6(ip) => Ok(ip),
+            IpAddr::V4(_) => Err("an IPv4 address; the flag takes an IPv6 one".to_owned()),
+        };
+    }
+    let found = (text, 0).to_socket_addrs();
+    let found = found.map_err(|error| format!("no address and no known host: {error}"))?;
+    let mut ipv6 = found.filter_map(|address| match address.ip() {
+        IpAddr::V6(ip) => Some(ip),
+        IpAddr::V4(_) => None,
+    });
+    ipv6.next()
+        .ok_or_else(|| "a host without an IPv6 address".to_owned())
 }
 
 /// A network, or none: `--net-restrict=` restricts nothing.

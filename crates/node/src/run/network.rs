@@ -69,6 +69,12 @@ impl Peers {
             "no version of eth is left to offer: this node speaks 66 to 72; change \
              --Xeth-capability-min and --Xeth-capability-max"
         );
+        ensure!(
+            config.listen.is_ipv4() || config.listen_ipv6.is_none(),
+            "--p2p-interface {} is an IPv6 address already: leave out --p2p-host-ipv6 and \
+             --p2p-interface-ipv6, or give --p2p-interface an IPv4 address",
+            config.listen.ip()
+        );
         let runtime = Builder::new_multi_thread()
             .worker_threads(IO_THREADS)
             .thread_name("network-io")
@@ -157,21 +163,23 @@ fn network_config(config: PeersConfig, key: NodeKey, client: &str) -> Result<Net
         .wrap_err_with(|| format!("can't make the folder {}", config.folder.display()))?;
     let discovery = config.discovery.map(|mode| {
         let address = SocketAddr::new(config.listen.ip(), config.discovery_port);
+        let beside = config.listen_ipv6.map(|[_, discovery]| discovery);
         let (ipv4, ipv6) = match address {
-            SocketAddr::V4(address) => (Some(address), None),
+            SocketAddr::V4(address) => (Some(address), beside),
             SocketAddr::V6(address) => (None, Some(address)),
         };
         DiscoverySettings {
             ipv4,
             ipv6,
             mode: mode.into(),
+            prefers_ipv6: config.prefers_ipv6,
             ..DiscoverySettings::default()
         }
     });
     Ok(NetworkConfig {
         key,
         listen: Some(config.listen),
-        listen_also: None,
+        listen_also: config.listen_ipv6.map(|[peers, _]| SocketAddr::V6(peers)),
         client: client.to_owned(),
         versions: config.versions,
         subprotocols: Vec::new(),
@@ -182,7 +190,7 @@ fn network_config(config: PeersConfig, key: NodeKey, client: &str) -> Result<Net
         boot_nodes: config.boot_nodes.unwrap_or_default(),
         discovery,
         net_restrict: config.net_restrict,
-        advertised: config.host.into_iter().collect(),
+        advertised: config.hosts,
         folder: Some(config.folder),
     })
 }

@@ -194,3 +194,91 @@ async fn a_port_that_is_taken_is_named() {
     let error = error.unwrap_err().to_string();
     assert!(error.contains(&format!("UDP 127.0.0.1:{udp}")), "{error}");
 }
+
+/// Whether this machine has an IPv6 loopback address. Says so if not: then nothing is tested.
+fn has_ipv6() -> bool {
+    let has_one = std::net::UdpSocket::bind("[::1]:0").is_ok();
+    if !has_one {
+        eprintln!("not tested: this machine has no IPv6 loopback address");
+    }
+    has_one
+}
+
+fn dual_stack(number: u8, mode: DiscoveryMode, boot: &[BootNode]) -> NetworkConfig {
+    let mut config = discovering(number, mode, boot);
+    config.listen_also = Some((std::net::Ipv6Addr::LOCALHOST, 0).into());
+    config.discovery = config.discovery.map(|settings| DiscoverySettings {
+        ipv6: Some(std::net::SocketAddrV6::new(
+            std::net::Ipv6Addr::LOCALHOST,
+            0,
+            0,
+            0,
+        )),
+        ..settings
+    });
+    config
+}
+
+#[tokio::test]
+async fn a_node_on_both_families_says_both_addresses_and_is_found_and_dialled_on_each() {
+    if !has_ipv6() {
+        return;
+    }
+    for mode in [DiscoveryMode::V4, DiscoveryMode::V5] {
+        let both = Node::start(dual_stack(1, mode, &[]), 1).await;
+        let record = both.network.record().borrow().clone();
+        let entries = record.entries();
+        assert_eq!(entries.ip, Some([127, 0, 0, 1].into()));
+        assert_eq!(entries.ip6, Some(std::net::Ipv6Addr::LOCALHOST));
+        assert_eq!(both.network.address().unwrap().port(), entries.tcp);
+        let listens = both.network.address_ipv6().unwrap();
+        assert_eq!((listens.port(), entries.udp6 != 0), (entries.tcp6, true));
+        let enode = both.network.enode_ipv6().unwrap();
+        assert_eq!(enode.tcp_address(), Some(listens));
+
+        let boot = match mode {
+            DiscoveryMode::V4 => BootNode::Node(enode),
+            _ => record.to_string().parse().unwrap(),
+        };
+        let mut only_ipv6 = dual_stack(2, mode, std::slice::from_ref(&boot));
+        only_ipv6.listen = only_ipv6.listen_also.take();
+        only_ipv6.discovery = only_ipv6.discovery.map(|settings| DiscoverySettings {
+            ipv4: None,
+            prefers_ipv6: true,
+            ..settings
+        });
+        let only_ipv6 = Node::start(only_ipv6, 1).await;
+        let peers = only_ipv6.peers(1).await;
+        assert_eq!(
+            peers[0].info.origin.remote.ip(),
+            std::net::Ipv6Addr::LOCALHOST
+        );
+        let found = BootNode::Node(both.enode());
+        let only_ipv4 = Node::start(discovering(3, DiscoveryMode::V4, &[found]), 1).await;
+        let peers = only_ipv4.peers(1).await;
+        assert!(peers[0].info.origin.remote.is_ipv4());
+    }
+}
+
+#[tokio::test]
+async fn both_families_may_have_one_port_and_a_second_that_can_not_be_bound_is_left_out() {
+    if !has_ipv6() {
+        return;
+    }
+    let port = {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        free.local_addr().unwrap().port()
+    };
+    let mut config = dual_stack(1, DiscoveryMode::Both, &[]);
+    config.listen = Some(([0, 0, 0, 0], port).into());
+    config.listen_also = Some((std::net::Ipv6Addr::UNSPECIFIED, port).into());
+    let one = Node::start(config, 1).await;
+    let ports = [one.network.address(), one.network.address_ipv6()];
+    assert_eq!(ports.map(|address| address.unwrap().port()), [port, port]);
+
+    let mut taken = dual_stack(2, DiscoveryMode::Both, &[]);
+    taken.listen_also = one.network.address_ipv6();
+    let two = Node::start(taken, 1).await;
+    assert_eq!(two.network.address_ipv6(), None);
+    assert_eq!(two.network.record().borrow().entries().ip6, None);
+}

@@ -5,7 +5,7 @@ use niwaki_network::wire::EthVersion;
 use niwaki_network::{BootNode, NetRestrict, Node, NodeId};
 use niwaki_primitives::B256;
 use niwaki_sync::SyncMode;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::path::{Path, PathBuf};
 
 /// Static nodes of a data path, as Besu and geth name the file.
@@ -16,8 +16,11 @@ pub(crate) struct PeersConfig {
     /// Where it listens for connections.
     pub(crate) listen: SocketAddr,
     pub(crate) discovery_port: u16,
-    /// The address that other nodes see, if the operator gives it.
-    pub(crate) host: Option<IpAddr>,
+    /// Where it listens by IPv6 beside IPv4: for connections, and for discovery.
+    pub(crate) listen_ipv6: Option<[SocketAddrV6; 2]>,
+    /// The addresses that other nodes see, if the operator gives them.
+    pub(crate) hosts: Vec<IpAddr>,
+    pub(crate) prefers_ipv6: bool,
     pub(crate) key_file: PathBuf,
     /// The folder of saved peers and of the record.
     pub(crate) folder: PathBuf,
@@ -59,7 +62,13 @@ impl PeersConfig {
         Some(Self {
             listen: SocketAddr::new(flags.p2p_interface, flags.p2p_port),
             discovery_port: flags.p2p_discovery_port.unwrap_or(flags.p2p_port),
-            host: flags.p2p_host,
+            listen_ipv6: listen_ipv6(flags),
+            hosts: flags
+                .p2p_host
+                .into_iter()
+                .chain(flags.p2p_host_ipv6.map(IpAddr::V6))
+                .collect(),
+            prefers_ipv6: flags.p2p_ipv6_outbound_enabled == Some(true),
             key_file: key_file(flags, data_path),
             folder: data_path.join("network"),
             versions: versions
@@ -87,6 +96,15 @@ impl PeersConfig {
             sync_target: flags.sync_target,
         })
     }
+}
+
+/// Where to listen by IPv6: as Besu does, everywhere if only the address is given that others see.
+fn listen_ipv6(flags: &PeerFlags) -> Option<[SocketAddrV6; 2]> {
+    let everywhere = flags.p2p_host_ipv6.map(|_| Ipv6Addr::UNSPECIFIED);
+    let interface = flags.p2p_interface_ipv6.or(everywhere)?;
+    let port = flags.p2p_port_ipv6;
+    let discovery_port = flags.p2p_discovery_port_ipv6.unwrap_or(port);
+    Some([port, discovery_port].map(|port| SocketAddrV6::new(interface, port, 0, 0)))
 }
 
 /// The file of the node's key.

@@ -4,8 +4,8 @@ use niwaki_network::peers::{BanTarget, Event, PeerView};
 use niwaki_network::wire::BlockRange;
 use niwaki_network::{Network, Node, NodeId, Peer, RosterReport};
 use niwaki_rpc::{
-    BanReport, DepartureReport, OwnNode, PeerCommand, PeerHooks, PeerReport, SyncFailureReport,
-    SyncReport,
+    BanReport, DepartureReport, OwnIpv6, OwnNode, PeerCommand, PeerHooks, PeerReport,
+    SyncFailureReport, SyncReport,
 };
 use niwaki_sync::{SyncMode, SyncStatus, Way};
 use std::net::IpAddr;
@@ -21,6 +21,12 @@ fn own(network: &Network) -> OwnNode {
         host: enode.host.to_string(),
         listen: network.address(),
         discovery_port: enode.udp,
+        ipv6: network.enode_ipv6().map(|node| OwnIpv6 {
+            enode: node.to_string(),
+            host: node.host.to_string(),
+            listen: network.address_ipv6(),
+            ports: (node.tcp, node.udp),
+        }),
     }
 }
 
