@@ -60,6 +60,7 @@ async fn find(running: &mut Running, count: usize) -> HashSet<NodeId> {
                 DiscoveryEvent::Observed { address, .. } => {
                     assert_eq!(Some(address), running.node.udp_address());
                 }
+                DiscoveryEvent::BootRecord(_) => {}
                 DiscoveryEvent::Decided(address) => panic!("v4 decides nothing: {address}"),
             }
         }

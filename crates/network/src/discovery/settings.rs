@@ -45,7 +45,7 @@ impl FromStr for DiscoveryMode {
     }
 }
 
-/// A node that discovery begins with: `enode://` or `enr:`. Discovery v5 can only begin with records.
+/// A node that discovery begins with: `enode://` or `enr:`. Discovery v5 begins with records; v4 asks a node without for its.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BootNode {
     /// A node without its record.

@@ -68,6 +68,8 @@ pub enum DiscoveryEvent {
         /// This node's address, as it claims.
         address: SocketAddr,
     },
+    /// The record of a node that discovery began with.
+    BootRecord(Arc<Record>),
     /// The address at which most other nodes see this one.
     Decided(SocketAddr),
 }

@@ -95,6 +95,26 @@ pub struct V5 {
     task: JoinHandle<()>,
 }
 
+impl V5 {
+    /// Begins with this node too.
+    pub fn begin_with(&self, record: &Record) {
+        if let Some(discv5) = self.figures.discv5.upgrade() {
+            begin_with(&discv5, record);
+        }
+    }
+}
+
+/// A node of the table stays as it is: the crate would count it as one that does not answer.
+fn begin_with(discv5: &Discv5, record: &Record) {
+    let is_known = || discv5.table_entries_id().contains(&record.enr().node_id());
+    if !may_be_asked(record.enr()) || is_known() {
+        return;
+    }
+    if let Err(reason) = discv5.add_enr(record.enr().clone()) {
+        tracing::debug!(%record, reason, "Discovery v5 can't begin with a node");
+    }
+}
+
 impl Drop for V5 {
     fn drop(&mut self) {
         self.task.abort();
@@ -181,9 +201,7 @@ pub async fn start(
         .await
         .map_err(|error| Error::other(format!("{error:?}")))?;
     for boot in &config.boot_nodes {
-        if let Err(reason) = discv5.add_enr(boot.enr().clone()) {
-            tracing::debug!(record = %boot, reason, "Discovery v5 can't begin with a node");
-        }
+        begin_with(&discv5, boot);
     }
     let events = discv5.event_stream().await;
     let events = events.map_err(|error| Error::other(format!("{error:?}")))?;

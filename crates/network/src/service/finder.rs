@@ -4,7 +4,7 @@
 //! ```text
 //!   roster -- are candidates wanted? --> v4 (look-ups pause while none are)
 //!                                        |  found nodes, and where they see this one
-//!   chain -- fork id --> [ finder ] <----+
+//!   chain -- fork id --> [ finder ] <----+---- records of boot nodes ---> v5
 //!                         |      \--> record: to v4 in turn, to the file, to the operator
 //!                         +--> Found, to the roster
 //! ```
@@ -90,7 +90,12 @@ impl Finder {
         loop {
             tokio::select! {
                 () = inputs.closed() => return,
-                event = next(&mut v4, async |v4| v4.events.recv().await) => self.take(Source::V4, event),
+                event = next(&mut v4, async |v4| v4.events.recv().await) => {
+                    if let (DiscoveryEvent::BootRecord(record), Some(v5)) = (&event, &v5) {
+                        v5.begin_with(record);
+                    }
+                    self.take(Source::V4, event);
+                }
                 event = next(&mut v5, async |v5| v5.events.recv().await) => self.take(Source::V5, event),
                 changed = self.config.chain.changed(), if may_change => match changed {
                     Ok(()) => self.renew(),
@@ -111,6 +116,8 @@ impl Finder {
             }
             DiscoveryEvent::Observed { by, address } => self.observed(by, address),
             DiscoveryEvent::Decided(address) => self.voted(address),
+            // It is for the other protocol.
+            DiscoveryEvent::BootRecord(_) => {}
         }
     }
 

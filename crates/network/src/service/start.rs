@@ -177,6 +177,12 @@ async fn start_v5(
         sender
     });
     let records = config.boot_nodes.iter().filter_map(BootNode::record);
+    if !settings.mode.has_v4() && !config.boot_nodes.is_empty() && records.clone().next().is_none() {
+        tracing::warn!(
+            "Discovery v5 alone can't begin with enode:// boot nodes, and there are no others: name \
+             their records (enr:), or run discovery v4 too, which asks for them"
+        );
+    }
     let given = config.advertised.iter().copied();
     let bound = [
         settings.ipv4.map(|at| IpAddr::V4(*at.ip())),

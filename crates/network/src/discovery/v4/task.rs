@@ -261,9 +261,9 @@ impl Task {
                     self.sockets.send(to, &packet).await;
                 }
                 Action::Report(event) => {
-                    let is_found = matches!(event, DiscoveryEvent::Found(_));
                     // What others say of our address may not take the room of found nodes.
-                    if is_found || self.has_room() {
+                    let is_vote = matches!(event, DiscoveryEvent::Observed { .. });
+                    if !is_vote || self.has_room() {
                         let _ = self.report.try_send(event);
                     }
                 }

@@ -282,3 +282,17 @@ async fn both_families_may_have_one_port_and_a_second_that_can_not_be_bound_is_l
     assert_eq!(two.network.address_ipv6(), None);
     assert_eq!(two.network.record().borrow().entries().ip6, None);
 }
+
+#[tokio::test]
+async fn v5_begins_with_an_enode_whose_record_v4_gets() {
+    let one = Node::start(discovering(1, DiscoveryMode::Both, &[]), 1).await;
+    let enode = BootNode::Node(NodeAddress {
+        // It takes no connections, as many boot nodes.
+        tcp: 0,
+        ..one.enode()
+    });
+    let two = Node::start(discovering(2, DiscoveryMode::Both, &[enode]), 1).await;
+    while two.network.discovery().v5_live != Some(1) {
+        tokio::task::yield_now().await;
+    }
+}

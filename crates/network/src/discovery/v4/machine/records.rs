@@ -1,8 +1,8 @@
 //! Our requests of records, to nodes whose pong has a higher number than the record that we know.
 
-use super::{ANSWER_MS, Dropped, Machine};
+use super::{ANSWER_MS, Action, Dropped, Machine};
 use crate::discovery::v4::wire::{Message, Packet, record_of};
-use crate::discovery::v4::{Contact, Now};
+use crate::discovery::v4::{Contact, DiscoveryEvent, Now};
 use niwaki_primitives::B256;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -109,7 +109,12 @@ impl Machine {
         };
         let mut contact = request.contact;
         let ip = contact.address.ip();
-        self.proofs.set_record(ip, Arc::new(record));
+        let record = Arc::new(record);
+        if self.boot_nodes.iter().any(|boot| boot.id == id) {
+            let event = DiscoveryEvent::BootRecord(Arc::clone(&record));
+            self.actions.push(Action::Report(event));
+        }
+        self.proofs.set_record(ip, record);
         contact.record = self.proofs.record(id, ip);
         let is_entry = self.table.get(id, &contact.position).is_some();
         if is_entry && self.proofs.is_proved(id, ip, now.ms) {

@@ -64,6 +64,9 @@ impl Network {
                 Action::Report(DiscoveryEvent::Observed { address, .. }) => {
                     assert_eq!(address, from);
                 }
+                Action::Report(DiscoveryEvent::BootRecord(record)) => {
+                    assert_eq!(record.entries().udp, 30303);
+                }
                 Action::Report(DiscoveryEvent::Decided(address)) => {
                     panic!("v4 decides nothing: {address}")
                 }
