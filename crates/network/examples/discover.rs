@@ -9,7 +9,8 @@
 use niwaki_network::gossip::PoolView;
 use niwaki_network::wire::{BlockRange, EthVersion};
 use niwaki_network::{
-    BootNode, DiscoverySettings, LocalChain, NetRestrict, Network, NetworkConfig, NodeKey,
+    BootNode, DiscoverySettings, LocalChain, NatMethod, NetRestrict, Network, NetworkConfig,
+    NodeKey,
 };
 use niwaki_primitives::U256;
 use niwaki_rules::{Network as BuiltIn, fork_filter};
@@ -53,6 +54,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         }),
         net_restrict: NetRestrict::default(),
         advertised: Vec::new(),
+        nat: NatMethod::None,
         folder: None,
     };
     let (_chain, chain) = watch::channel(chain);

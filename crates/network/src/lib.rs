@@ -7,6 +7,7 @@
 //! | `fuzz` | for fuzzers: each reader of foreign bytes, with valid inputs |
 //! | `gossip` | transactions: what each peer knows, is asked for and gets |
 //! | `key` | the key of a node, its identity |
+//! | `nat` | a router opens this node's ports |
 //! | `node` | a node as text: `enode://`, `enr:` |
 //! | `peer` | a connected peer, its tasks |
 //! | `peers` | who is connected and who may be: the roster and what it decides by |
@@ -23,6 +24,7 @@ pub mod discovery;
 pub mod fuzz;
 pub mod gossip;
 mod key;
+mod nat;
 mod node;
 mod peer;
 pub mod peers;
@@ -36,6 +38,7 @@ pub mod wire;
 
 pub use discovery::{BootNode, DiscoveryMode, DiscoverySettings};
 pub use key::{KeyFileError, NodeId, NodeKey};
+pub use nat::NatMethod;
 pub use node::{Host, Node, NodeError};
 pub use peer::{
     AskError, InboundRequest, LocalChain, Origin, Peer, PeerAnswer, PeerError, PeerInfo,

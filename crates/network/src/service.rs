@@ -14,6 +14,7 @@ mod bound;
 mod connection;
 mod finder;
 mod range;
+mod reachable;
 mod start;
 
 use crate::discovery::v4::{Dropped, V4Figures};
@@ -21,6 +22,7 @@ use crate::discovery::v5::V5Figures;
 use crate::discovery::{BootNode, DiscoverySettings};
 use crate::gossip::{GossipHandle, PoolView, ReceivedBatch};
 use crate::key::NodeKey;
+use crate::nat::{NatHandle, NatMethod};
 use crate::node::Node;
 use crate::peer::{InboundRequest, LocalChain, Peer, Subprotocol, SubprotocolEvent};
 use crate::peers::{Ban, Departure, Event, PeerView, Source};
@@ -35,7 +37,7 @@ use niwaki_primitives::Bytes;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::AbortHandle;
@@ -85,6 +87,8 @@ pub struct NetworkConfig {
     pub net_restrict: NetRestrict,
     /// The addresses at which others reach this node, if the operator knows: at most one of each family counts.
     pub advertised: Vec<IpAddr>,
+    /// How this node finds the address that others see, if `advertised` has none.
+    pub nat: NatMethod,
     /// The folder of the files that outlive a restart: `peers` and `record`. `None` to keep nothing.
     pub folder: Option<PathBuf>,
 }
@@ -97,6 +101,8 @@ struct Shared {
     protocols: Vec<Protocol>,
     stats: Arc<Stats>,
     net_restrict: NetRestrict,
+    /// Whether a connection came in from a public address.
+    is_reached: AtomicBool,
 }
 
 /// A running network. Dropped, it ends at once.
@@ -112,8 +118,9 @@ pub struct Network {
     counts: Arc<Counts>,
     v4: Option<V4Figures>,
     v5: Option<V5Figures>,
-    /// The actor and the finder.
-    tasks: [AbortHandle; 2],
+    nat: Option<NatHandle>,
+    /// The actor, the finder and others.
+    tasks: Vec<AbortHandle>,
 }
 
 /// What comes out of a network.
@@ -302,11 +309,19 @@ impl Network {
         report.recv_timeout(REPORT_TIMEOUT).unwrap_or_default()
     }
 
-    /// Ends all connections, which takes a second at most.
+    /// Ends all connections and closes what a router opened, which takes a second at most.
     pub async fn stop(&self) {
-        let _ = self.inputs.send(actor::Input::Stop).await;
-        // The actor drops its end when all is done.
-        let _ = tokio::time::timeout(2 * STOP_TIMEOUT, self.inputs.closed()).await;
+        let connections = async {
+            let _ = self.inputs.send(actor::Input::Stop).await;
+            // The actor drops its end when all is done.
+            let _ = tokio::time::timeout(2 * STOP_TIMEOUT, self.inputs.closed()).await;
+        };
+        let ports = async {
+            if let Some(nat) = &self.nat {
+                nat.stop().await;
+            }
+        };
+        tokio::join!(connections, ports);
     }
 }
 

@@ -3,8 +3,8 @@
 use niwaki_network::gossip::PoolView;
 use niwaki_network::wire::{BlockRange, EthVersion};
 use niwaki_network::{
-    BootNode, DiscoveryMode, DiscoverySettings, Inbound, LocalChain, NetRestrict, Network,
-    NetworkConfig, NodeKey,
+    BootNode, DiscoveryMode, DiscoverySettings, Inbound, LocalChain, NatMethod, NetRestrict,
+    Network, NetworkConfig, NodeKey,
 };
 use niwaki_primitives::U256;
 use niwaki_rules::{Network as BuiltIn, fork_filter};
@@ -53,6 +53,7 @@ async fn run(ip: [u8; 4], boot: Option<&Running>, net_restrict: NetRestrict) -> 
         }),
         net_restrict,
         advertised: Vec::new(),
+        nat: NatMethod::None,
         folder: None,
     };
     let (sender, chain) = watch::channel(local_chain);

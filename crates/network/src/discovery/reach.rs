@@ -109,6 +109,19 @@ impl Reach {
         }
     }
 
+    /// Forgets what is known of a family in one way.
+    pub(crate) fn forget(&mut self, origin: Origin, is_ipv6: bool) {
+        let family = self.family_mut(is_ipv6);
+        if let Some(slot) = family.known.get_mut(origin as usize) {
+            *slot = None;
+        }
+    }
+
+    /// The ports on which this node listens; `None` if it does not on this family.
+    pub(crate) fn bound(&self, is_ipv6: bool) -> Option<Ports> {
+        self.family(is_ipv6).bound
+    }
+
     /// The most reliable address of a family.
     pub(crate) fn best(&self, is_ipv6: bool) -> Option<(Origin, Reachable)> {
         self.family(is_ipv6).best()
@@ -203,6 +216,10 @@ mod tests {
         assert_eq!(learn(Origin::Given, "7.7.7.7"), Some(ip("7.7.7.7")));
         let (origin, best) = reach.best(false).unwrap();
         assert_eq!((origin, best.ip), (Origin::Given, ip("7.7.7.7")));
+        reach.forget(Origin::Given, false);
+        reach.forget(Origin::Mapped, false);
+        let (origin, best) = reach.best(false).unwrap();
+        assert_eq!((origin, best.ip), (Origin::Voted, ip("8.8.8.7")));
     }
 
     #[test]

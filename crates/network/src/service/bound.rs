@@ -7,7 +7,7 @@ use crate::discovery::reach::{Origin, Ports, Reach, local_ip};
 use crate::discovery::v4::Sockets;
 use socket2::{Domain, Socket, Type};
 use std::io::{Error, Result};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use tokio::net::{TcpListener, UdpSocket};
 use tracing::warn;
@@ -64,6 +64,15 @@ impl Bound {
     fn udp(&self) -> impl Iterator<Item = SocketAddr> {
         let sockets = [&self.udp.ipv4, &self.udp.ipv6].into_iter().flatten();
         sockets.filter_map(|socket| socket.local_addr().ok())
+    }
+
+    /// Where it listens on IPv4.
+    pub(super) fn interface_ipv4(&self) -> Option<Ipv4Addr> {
+        let mut all = self.tcp().chain(self.udp()).map(|address| address.ip());
+        all.find_map(|ip| match ip {
+            IpAddr::V4(ip) => Some(ip),
+            IpAddr::V6(_) => None,
+        })
     }
 
     /// Where this node is reached, as far as it knows by itself.

@@ -15,6 +15,7 @@ use crate::discovery::sieve::{Sieve, Verdict};
 use crate::discovery::v4::{self, DiscoveryEvent};
 use crate::discovery::v5::V5;
 use crate::discovery::votes::Votes;
+use crate::nat::NatEvent;
 use crate::node::Node;
 use crate::peer::LocalChain;
 use crate::peers::{Candidate, Event, Source};
@@ -43,6 +44,7 @@ pub(super) struct FinderConfig {
     pub(super) inputs: mpsc::Sender<Input>,
     pub(super) v4: Option<v4::Discovery>,
     pub(super) v5: Option<V5>,
+    pub(super) nat: Option<mpsc::Receiver<NatEvent>>,
     pub(super) checks_forks: bool,
     pub(super) counts: Arc<Counts>,
 }
@@ -56,10 +58,7 @@ pub(super) struct Finder {
 }
 
 /// The next value; never, without a channel. A channel that has ended is taken out.
-async fn next<T>(
-    channel: &mut Option<T>,
-    event: impl AsyncFn(&mut T) -> Option<DiscoveryEvent>,
-) -> DiscoveryEvent {
+async fn next<T, E>(channel: &mut Option<T>, event: impl AsyncFn(&mut T) -> Option<E>) -> E {
     loop {
         let Some(open) = channel else {
             return std::future::pending().await;
@@ -85,6 +84,7 @@ impl Finder {
     pub(super) async fn run(mut self) {
         let inputs = self.config.inputs.clone();
         let (mut v4, mut v5) = (self.config.v4.take(), self.config.v5.take());
+        let mut nat = self.config.nat.take();
         let mut may_change = true;
         self.say_own_addresses();
         loop {
@@ -97,6 +97,7 @@ impl Finder {
                     self.take(Source::V4, event);
                 }
                 event = next(&mut v5, async |v5| v5.events.recv().await) => self.take(Source::V5, event),
+                event = next(&mut nat, async |nat| nat.recv().await) => self.routed(event),
                 changed = self.config.chain.changed(), if may_change => match changed {
                     Ok(()) => self.renew(),
                     Err(_) => may_change = false,
@@ -169,14 +170,23 @@ impl Finder {
             tcp: 0,
             udp: address.port(),
         };
-        self.learn(Origin::Voted, address, outer);
+        self.change(|reach| reach.learn(Origin::Voted, address.ip(), outer));
     }
 
-    fn learn(&mut self, origin: Origin, address: SocketAddr, outer: Ports) {
-        let is_ipv6 = address.is_ipv6();
-        let before = self.config.reach.best(is_ipv6);
-        self.config.reach.learn(origin, address.ip(), outer);
-        if self.config.reach.best(is_ipv6) != before {
+    /// A router opened ports, or closed them, or this machine has another address.
+    fn routed(&mut self, event: NatEvent) {
+        self.change(|reach| match event {
+            NatEvent::Mapped(ip, outer) => reach.learn(Origin::Mapped, ip.into(), outer),
+            NatEvent::Lost => reach.forget(Origin::Mapped, false),
+            NatEvent::Local(ip) => reach.learn(Origin::Local, ip.into(), Ports::default()),
+        });
+    }
+
+    fn change(&mut self, change: impl FnOnce(&mut Reach)) {
+        let best = |reach: &Reach| [false, true].map(|is_ipv6| reach.best(is_ipv6));
+        let before = best(&self.config.reach);
+        change(&mut self.config.reach);
+        if best(&self.config.reach) != before {
             self.say_own_addresses();
             self.renew();
         }

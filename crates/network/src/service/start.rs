@@ -3,18 +3,19 @@
 use super::actor::{self, Actor, Input};
 use super::bound::Bound;
 use super::finder::{self, Counts, Finder, FinderConfig};
-use super::range;
 use super::{
     Inbound, MAX_GOSSIP, MAX_INPUTS, MAX_MESSAGES, MAX_REQUESTS, Network, NetworkConfig, Shared,
 };
+use super::{range, reachable};
 use crate::discovery::BootNode;
 use crate::discovery::reach::Reach;
 use crate::discovery::v4::{self, DiscoveryConfig, Sockets};
 use crate::discovery::v5::{self, V5, V5Config};
 use crate::gossip::{self, PoolView};
+use crate::nat;
 use crate::node::Node;
 use crate::peer::{LocalChain, Subprotocol};
-use crate::peers::{MAX_NAMED, Roster, RosterConfig, SavedPeers, Source};
+use crate::peers::{Event, MAX_NAMED, Roster, RosterConfig, SavedPeers, Source};
 use crate::record::{LocalRecord, Record, RecordEntries};
 use crate::rlpx::{Hello, Protocol};
 use crate::router;
@@ -27,6 +28,7 @@ use std::io::{Error, ErrorKind, Result};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::sync::{mpsc, watch};
 
@@ -57,7 +59,9 @@ pub(super) async fn start(
     check(&config)?;
     let bound = Bound::new(&config).await?;
     let addresses: Vec<SocketAddr> = bound.tcp().collect();
-    let reach = bound.reach(&config.advertised);
+    let mut reach = bound.reach(&config.advertised);
+    let nat = nat::begin(config.nat, bound.interface_ipv4(), &mut reach).await;
+    let (routed, nat) = nat.map(|nat| (nat.events, nat.handle)).unzip();
     let entries = finder::entries(&reach, &chain.borrow_and_update());
     let local = local_record(&config, &entries)?;
     let (record_sender, record) = watch::channel(local.record().clone());
@@ -74,8 +78,7 @@ pub(super) async fn start(
         stats: Arc::clone(&stats),
     };
     let v5 = start_v5(&config, &reach, &mut udp, v5_links).await?;
-    let seeds = seeds(&saved);
-    let v4 = start_v4(&config, seeds, udp, &record, is_v4_wanting);
+    let v4 = start_v4(&config, seeds(&saved), udp, &record, is_v4_wanting);
 
     let (requests_sender, requests) = mpsc::channel(MAX_REQUESTS);
     let (gossip_sender, gossip_events) = mpsc::channel(MAX_GOSSIP);
@@ -93,12 +96,14 @@ pub(super) async fn start(
     };
     let roster = roster(&config, saved);
     let path = file(&config, "peers");
-    let actor = Actor::new(roster, shared, links, path);
+    let actor = Actor::new(roster, Arc::clone(&shared), links, path);
     let actor = tokio::spawn(actor.run(input_receiver, bound.listeners));
 
     let v5_figures = v5.as_ref().map(|v5| v5.figures.clone());
     let v4_figures = v4.as_ref().map(|v4| v4.figures.clone());
     let counts = Arc::<Counts>::default();
+    let told = has_public_side(&config, &reach)
+        .then(|| tokio::spawn(reachable::tell(shared, peers.clone(), record.clone())));
     let finder = Finder::new(FinderConfig {
         reach,
         local,
@@ -107,20 +112,16 @@ pub(super) async fn start(
         inputs: inputs.clone(),
         v4,
         v5,
-        checks_forks: config
-            .discovery
-            .as_ref()
-            .is_none_or(|settings| settings.checks_forks),
+        nat: routed,
+        checks_forks: checks_forks(&config),
         counts: Arc::clone(&counts),
     });
     let finder = tokio::spawn(finder.run());
+    let tasks = [Some(actor), Some(finder), told].into_iter().flatten();
     for (source, node) in named(config) {
         let _ = inputs.send(Input::Named(source, node)).await;
     }
-    let reports = inputs.clone();
-    let report = move |event| {
-        let _ = reports.try_send(Input::Roster(event));
-    };
+    let report = reporter(&inputs);
     let router = router::start(peers.clone(), report.clone(), Arc::clone(&stats));
     let (gossip, transactions) = gossip::start(gossip::Links {
         peers: peers.clone(),
@@ -140,7 +141,8 @@ pub(super) async fn start(
         counts,
         v4: v4_figures,
         v5: v5_figures,
-        tasks: [actor.abort_handle(), finder.abort_handle()],
+        nat,
+        tasks: tasks.map(|task| task.abort_handle()).collect(),
     };
     let inbound = Inbound {
         requests,
@@ -148,6 +150,25 @@ pub(super) async fn start(
         subprotocols,
     };
     Ok((network, inbound))
+}
+
+/// What tells the roster of what happened. It is dropped while the roster has enough to do.
+fn reporter(inputs: &mpsc::Sender<Input>) -> impl Fn(Event) + Clone + Send + Sync + 'static {
+    let inputs = inputs.clone();
+    move |event| {
+        let _ = inputs.try_send(Input::Roster(event));
+    }
+}
+
+fn checks_forks(config: &NetworkConfig) -> bool {
+    let settings = config.discovery.as_ref();
+    settings.is_none_or(|settings| settings.checks_forks)
+}
+
+/// Whether nodes far away may connect: others can find this one, and it listens not on loopback alone.
+fn has_public_side(config: &NetworkConfig, reach: &Reach) -> bool {
+    let mut addresses = reach.tcp_addresses();
+    config.discovery.is_some() && addresses.any(|address| !address.ip().is_loopback())
 }
 
 /// What v5 is joined to.
@@ -177,7 +198,8 @@ async fn start_v5(
         sender
     });
     let records = config.boot_nodes.iter().filter_map(BootNode::record);
-    if !settings.mode.has_v4() && !config.boot_nodes.is_empty() && records.clone().next().is_none() {
+    if !settings.mode.has_v4() && !config.boot_nodes.is_empty() && records.clone().next().is_none()
+    {
         tracing::warn!(
             "Discovery v5 alone can't begin with enode:// boot nodes, and there are no others: name \
              their records (enr:), or run discovery v4 too, which asks for them"
@@ -300,6 +322,7 @@ fn shared(config: &NetworkConfig, address: Option<SocketAddr>) -> Shared {
         protocols,
         key: config.key.clone(),
         net_restrict: config.net_restrict.clone(),
+        is_reached: AtomicBool::new(false),
     }
 }
 

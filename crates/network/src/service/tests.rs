@@ -47,6 +47,7 @@ fn config(number: u8) -> NetworkConfig {
         discovery: None,
         net_restrict: NetRestrict::default(),
         advertised: Vec::new(),
+        nat: NatMethod::None,
         folder: None,
     }
 }

@@ -250,7 +250,6 @@ pub(super) const ROWS: &[BesuOption] = &[
     row("metrics-category", List, METRICS),
     risk("metrics-protocol", Value, PROTOCOL, &["prometheus"]),
     row("min-block-occupancy-ratio", Value, OCCUPANCY),
-    row("nat-method", Value, PEERS),
     risk("override-genesis-config", List, OVERRIDE, &[]),
     row("p2p-tx-feecap", Value, PEERS),
     row("permissions-accounts-config-file", Value, PERMISSIONS),

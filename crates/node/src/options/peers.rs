@@ -25,6 +25,10 @@ pub(crate) struct PeerFlags {
     /// Port for discovery [default: that of --p2p-port].
     #[arg(long, value_name = "PORT")]
     pub(crate) p2p_discovery_port: Option<u16>,
+    /// How to find the address that others see, unless --p2p-host gives it: AUTO is DOCKER in a container, else
+    /// asks the router by NAT-PMP and UPnP; UPNP asks by UPnP; DOCKER takes that of the name HOST_IP.
+    #[arg(long, value_enum, value_name = "METHOD", ignore_case = true, default_value_t = NatMethodFlag::Auto)]
+    pub(crate) nat_method: NatMethodFlag,
     /// IPv6 address at which other nodes reach this one, beside its IPv4 one [default: as they see it].
     #[arg(long, value_name = "HOST", value_parser = host_ipv6)]
     pub(crate) p2p_host_ipv6: Option<Ipv6Addr>,
@@ -119,6 +123,27 @@ pub(crate) enum SyncModeFlag {
         alias = "X_CHECKPOINT"
     )]
     Snap,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "UPPER")]
+pub(crate) enum NatMethodFlag {
+    None,
+    Auto,
+    #[value(alias = "UPNPP2PONLY")]
+    Upnp,
+    Docker,
+}
+
+impl From<NatMethodFlag> for niwaki_network::NatMethod {
+    fn from(method: NatMethodFlag) -> Self {
+        match method {
+            NatMethodFlag::None => Self::None,
+            NatMethodFlag::Auto => Self::Auto,
+            NatMethodFlag::Upnp => Self::Upnp,
+            NatMethodFlag::Docker => Self::Docker,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -191,6 +191,7 @@ fn network_config(config: PeersConfig, key: NodeKey, client: &str) -> Result<Net
         discovery,
         net_restrict: config.net_restrict,
         advertised: config.hosts,
+        nat: config.nat,
         folder: Some(config.folder),
     })
 }

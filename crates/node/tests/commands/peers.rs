@@ -291,3 +291,32 @@ fn with_eth_66_alone_nodes_sync_and_say_no_last_block() {
     }
     assert_eq!(sink.result("eth_blockNumber", json!([])), "0x36");
 }
+
+#[test]
+fn a_node_on_both_families_tells_both_addresses_and_is_a_peer_on_each() {
+    if std::net::TcpListener::bind("[::1]:0").is_err() {
+        eprintln!("not tested: this machine has no IPv6 loopback address");
+        return;
+    }
+    let both = format!("{PEERS} --p2p-interface-ipv6=::1 --p2p-port-ipv6=0");
+    let one = Node::with_chain_and(&both);
+    let info = one.result("admin_nodeInfo", json!([]));
+    let enode = info["enodeV6"].as_str().unwrap();
+    assert_eq!(info["ipv6"], "::1");
+    let port = info["ports"]["listenerV6"].to_string();
+    assert_eq!(info["listenAddrV6"], format!("[::1]:{port}"));
+    assert!(enode.contains(&format!("@[::1]:{port}")), "{enode}");
+    assert!(info["enode"].as_str().unwrap().contains("@127.0.0.1:"));
+
+    let networks = format!("{PEERS} --net-restrict=::1/128,10.0.0.0/8");
+    let two = Node::with_chain_and(&networks);
+    assert_eq!(two.result("admin_addPeer", json!([enode])), true);
+    let peer = peers(&two, 1).remove(0);
+    assert_eq!(peer["network"]["remoteAddress"], format!("[::1]:{port}"));
+
+    let refused = TestDir::new().run(
+        "--p2p-enabled --p2p-interface=::1 --p2p-host-ipv6=::1 --engine-rpc-port=0",
+        &[],
+    );
+    refused.failed(&["--p2p-interface", "::1", "--p2p-host-ipv6"]);
+}

@@ -5,7 +5,7 @@ use crate::{Sources, Sync, SyncConfig, SyncMode, SyncState, serve};
 use niwaki_chain::{Chain, Consensus, ForkChoice, PayloadHints, Verdict};
 use niwaki_network::gossip::PoolView;
 use niwaki_network::wire::{Answer, BlockRange, EthVersion, Request};
-use niwaki_network::{LocalChain, NetRestrict, Network, NetworkConfig, NodeKey};
+use niwaki_network::{LocalChain, NatMethod, NetRestrict, Network, NetworkConfig, NodeKey};
 use niwaki_primitives::{B256, Block};
 use niwaki_rules::fork_filter;
 use std::sync::{Arc, Mutex};
@@ -80,6 +80,7 @@ impl Node {
             discovery: None,
             net_restrict: NetRestrict::default(),
             advertised: Vec::new(),
+            nat: NatMethod::None,
             folder: None,
         };
         let starting = Network::start(config, receiver, PoolView::default());

@@ -2,7 +2,7 @@
 
 use crate::options::{DiscoveryMode, PeerFlags, SyncModeFlag};
 use niwaki_network::wire::EthVersion;
-use niwaki_network::{BootNode, NetRestrict, Node, NodeId};
+use niwaki_network::{BootNode, NatMethod, NetRestrict, Node, NodeId};
 use niwaki_primitives::B256;
 use niwaki_sync::SyncMode;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
@@ -21,6 +21,7 @@ pub(crate) struct PeersConfig {
     /// The addresses that other nodes see, if the operator gives them.
     pub(crate) hosts: Vec<IpAddr>,
     pub(crate) prefers_ipv6: bool,
+    pub(crate) nat: NatMethod,
     pub(crate) key_file: PathBuf,
     /// The folder of saved peers and of the record.
     pub(crate) folder: PathBuf,
@@ -68,6 +69,7 @@ impl PeersConfig {
                 .into_iter()
                 .chain(flags.p2p_host_ipv6.map(IpAddr::V6))
                 .collect(),
+            nat: flags.nat_method.into(),
             prefers_ipv6: flags.p2p_ipv6_outbound_enabled == Some(true),
             key_file: key_file(flags, data_path),
             folder: data_path.join("network"),

@@ -23,7 +23,7 @@ fn own(network: &Network) -> OwnNode {
         discovery_port: enode.udp,
         ipv6: network.enode_ipv6().map(|node| OwnIpv6 {
             enode: node.to_string(),
-            host: node.host.to_string(),
+            host: node.host.to_string().trim_matches(['[', ']']).to_owned(),
             listen: network.address_ipv6(),
             ports: (node.tcp, node.udp),
         }),
