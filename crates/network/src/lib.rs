@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `address` | public and private addresses |
 //! | `discovery` | how nodes are found |
+//! | `file` | files that outlive a restart |
 //! | `fuzz` | for fuzzers: each reader of foreign bytes, with valid inputs |
 //! | `gossip` | transactions: what each peer knows, is asked for and gets |
 //! | `key` | the key of a node, its identity |
@@ -21,6 +22,7 @@
 
 mod address;
 pub mod discovery;
+mod file;
 pub mod fuzz;
 pub mod gossip;
 mod key;

@@ -17,6 +17,7 @@ mod range;
 mod reachable;
 mod start;
 
+use crate::discovery::dns::DnsFigures;
 use crate::discovery::v4::{Dropped, V4Figures};
 use crate::discovery::v5::V5Figures;
 use crate::discovery::{BootNode, DiscoverySettings};
@@ -89,7 +90,7 @@ pub struct NetworkConfig {
     pub advertised: Vec<IpAddr>,
     /// How this node finds the address that others see, if `advertised` has none.
     pub nat: NatMethod,
-    /// The folder of the files that outlive a restart: `peers` and `record`. `None` to keep nothing.
+    /// The folder of the files that outlive a restart: `peers`, `record` and `dns`. `None` to keep nothing.
     pub folder: Option<PathBuf>,
 }
 
@@ -118,6 +119,7 @@ pub struct Network {
     counts: Arc<Counts>,
     v4: Option<V4Figures>,
     v5: Option<V5Figures>,
+    dns: Option<DnsFigures>,
     nat: Option<NatHandle>,
     /// The actor, the finder and others.
     tasks: Vec<AbortHandle>,
@@ -167,6 +169,8 @@ pub struct DiscoveryFigures {
     pub v5_lookups: Option<[u64; 2]>,
     /// Packets that v5 read and that are not v5.
     pub v5_foreign: Option<u64>,
+    /// Queries for DNS lists: with a useful answer, with another, without one; `None` if there are no lists.
+    pub dns_queries: Option<[u64; 3]>,
     /// Found nodes that became candidates. A node counts each time that it is found.
     pub found: u64,
     /// Those that do not say which chain they are of.
@@ -235,6 +239,7 @@ impl Network {
             v5_live: v5.map(V5Figures::live),
             v5_lookups: v5.map(V5Figures::lookups),
             v5_foreign: v5.map(V5Figures::foreign),
+            dns_queries: self.dns.as_ref().map(DnsFigures::queries),
             found: self.counts.found.load(Ordering::Relaxed),
             unchecked: self.counts.unchecked.load(Ordering::Relaxed),
             other_chain: self.counts.other_chain.load(Ordering::Relaxed),

@@ -21,7 +21,7 @@ pub(crate) use access::{HttpTlsFlags, HttpTokenFlags, SocketTlsFlags, SocketToke
 pub(crate) use node::{
     LogFormat, LogLevel, NodeOptions, OperationFlags, PoolFlags, PoolFlavor, TYPES,
 };
-pub(crate) use peers::{DiscoveryMode, PeerFlags, SyncModeFlag};
+pub(crate) use peers::{DiscoveryMode, DnsList, PeerFlags, SyncModeFlag};
 pub(crate) use storage::{
     AccountOptions, BackupOptions, CheckOptions, RestoreOptions, StateExportOptions,
     StateImportOptions, StorageCommand, TrieLogCommand, TrieLogExportOptions, TrieLogImportOptions,

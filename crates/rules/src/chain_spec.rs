@@ -1,6 +1,7 @@
 //! The parameters of one chain: when each fork begins, and what differs from mainnet.
 
 use crate::fees;
+use crate::genesis::FirstPeers;
 use crate::rewards::base_reward;
 use alloy_primitives::{Address, B256, U256, address};
 use niwaki_primitives::{Fork, Header};
@@ -146,6 +147,8 @@ pub struct ChainSpec {
     pub zero_base_fee: bool,
     /// Hash of the genesis block, if it is known beforehand.
     pub genesis_hash: Option<B256>,
+    /// Besu's `discovery`: where the genesis file says that the first peers are.
+    pub first_peers: FirstPeers,
 }
 
 /// Mainnet's EIP-6110 deposit contract.
@@ -179,6 +182,7 @@ impl ChainSpec {
             bft_payments: Vec::new(),
             zero_base_fee: false,
             genesis_hash: None,
+            first_peers: FirstPeers::default(),
         }
     }
 

@@ -3,12 +3,14 @@
 mod alloc;
 mod bft;
 mod config;
+mod discovery;
 mod scan;
 mod stream;
 
 pub(crate) use config::fork_key;
 
 pub use alloc::{GenesisAccount, decode_alloc, encode_alloc};
+pub use discovery::FirstPeers;
 pub use stream::{AllocItem, AllocSink, NO_ALLOC, ReadError, read_genesis};
 
 use crate::chain_spec::ChainSpec;

@@ -99,6 +99,22 @@ impl<'a> Object<'a> {
         self.raw(key).map(unquote)
     }
 
+    /// The string under `key`.
+    pub(crate) fn string(&self, key: &str) -> Result<Option<String>, GenesisError> {
+        let parse = |text: &str| serde_json::from_str(text);
+        self.value(key, |text| {
+            parse(text).map_err(|_| "is not a string".to_owned())
+        })
+    }
+
+    /// The strings of the list under `key`.
+    pub(crate) fn strings(&self, key: &str) -> Result<Option<Vec<String>>, GenesisError> {
+        let parse = |text: &str| serde_json::from_str(text);
+        self.value(key, |text| {
+            parse(text).map_err(|_| "is not a list of strings".to_owned())
+        })
+    }
+
     /// The unsigned number under `key`, of up to 256 bits.
     pub(crate) fn u256(&self, key: &str) -> Result<Option<U256>, GenesisError> {
         self.value(key, parse_u256)

@@ -57,8 +57,8 @@ pub use fees::{
 };
 pub use fork_id::{ForkFilter, ForkId, fork_filter, fork_id};
 pub use genesis::{
-    AllocItem, AllocSink, Genesis, GenesisAccount, GenesisError, GenesisHead, NO_ALLOC, ReadError,
-    decode_alloc, encode_alloc, read_genesis,
+    AllocItem, AllocSink, FirstPeers, Genesis, GenesisAccount, GenesisError, GenesisHead, NO_ALLOC,
+    ReadError, decode_alloc, encode_alloc, read_genesis,
 };
 pub use header::{Parent, check_header, next_gas_limit};
 pub use invalid::{

@@ -13,15 +13,23 @@
 //! | file | what it is |
 //! |---|---|
 //! | `entry` | the texts: URLs, roots, branches, links, records |
-//! | `example` | the list of the specification, for tests |
+//! | `example` | the list of the specification, and a maker of lists, for tests |
 //! | `tree` | which name is asked for next, and what its answer means |
+//! | `cache` | the file of entries |
+//! | `resolver` | TXT records of a name |
+//! | `task` | the tree on a resolver |
 //!
 //! Spec: EIP-1459, devp2p `dnsdisc.md`.
 
+mod cache;
 mod entry;
 #[cfg(test)]
-mod example;
+pub(crate) mod example;
+mod resolver;
+mod task;
 mod tree;
 
 pub use entry::{Entry, EntryError, EntryName, ListUrl, Root};
+pub(crate) use resolver::TxtResolver;
+pub(crate) use task::{Dns, DnsConfig, DnsFigures, start};
 pub use tree::{AnswerError, DnsQuery, DnsTree, NextStep};

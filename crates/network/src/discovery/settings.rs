@@ -1,8 +1,9 @@
 //! How discovery is set up: what the operator chose, as values.
 
+use super::dns::ListUrl;
 use crate::node::{Node, NodeError};
 use crate::record::Record;
-use std::net::{SocketAddrV4, SocketAddrV6};
+use std::net::{SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::str::FromStr;
 
 /// Which of the two discovery protocols run. They share one UDP port.
@@ -104,10 +105,14 @@ pub struct DiscoverySettings {
     pub checks_forks: bool,
     /// Whether a node whose record has a public address of each family is dialled at that of IPv6.
     pub prefers_ipv6: bool,
+    /// Lists of nodes in the DNS. Those that they link to are read too.
+    pub dns_lists: Vec<ListUrl>,
+    /// The name server that is asked for them; `None` for the system's.
+    pub dns_server: Option<SocketAddr>,
 }
 
 impl Default for DiscoverySettings {
-    /// Both protocols on all IPv4 addresses, port 30303.
+    /// Both protocols on all IPv4 addresses, port 30303, without lists.
     fn default() -> Self {
         Self {
             ipv4: Some(SocketAddrV4::new([0, 0, 0, 0].into(), 30303)),
@@ -115,6 +120,8 @@ impl Default for DiscoverySettings {
             mode: DiscoveryMode::default(),
             checks_forks: true,
             prefers_ipv6: false,
+            dns_lists: Vec::new(),
+            dns_server: None,
         }
     }
 }
@@ -163,7 +170,7 @@ mod tests {
                 assert!(boot.node().unwrap().udp_address().is_some(), "{text}");
             }
             if let Some(url) = network.dns_list() {
-                let url: crate::discovery::dns::ListUrl = url.parse().unwrap();
+                let url: ListUrl = url.parse().unwrap();
                 assert!(url.domain().contains(network.name()));
             }
         }

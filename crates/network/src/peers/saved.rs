@@ -12,7 +12,7 @@ use super::Candidate;
 use crate::key::NodeId;
 use niwaki_primitives::hex;
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
@@ -121,13 +121,7 @@ impl SavedPeers {
     /// # Errors
     /// What the system says; the file is as it was.
     pub fn write(path: &Path, text: &str) -> std::io::Result<()> {
-        let mut aside = path.as_os_str().to_owned();
-        aside.push(".new");
-        let aside = PathBuf::from(aside);
-        let mut file = std::fs::File::create(&aside)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        std::fs::rename(&aside, path)
+        crate::file::replace(path, text)
     }
 
     /// Notes a peer; minutes add up. The peer seen longest ago gives way if there are too many.

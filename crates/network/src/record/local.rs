@@ -5,7 +5,6 @@
 
 use super::{Record, RecordEntries, RecordError};
 use crate::key::NodeKey;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// The record of this node.
@@ -92,19 +91,12 @@ impl LocalRecord {
         Ok(true)
     }
 
-    /// Writes the file aside and renames it, so that a crash leaves the old one or the new one.
     fn save(&self, record: &Record) -> Result<(), RecordFileError> {
         let Some(path) = &self.path else {
             return Ok(());
         };
-        let write = || {
-            let aside = path.with_extension("tmp");
-            let mut file = std::fs::File::create(&aside)?;
-            writeln!(file, "{record}")?;
-            file.sync_all()?;
-            std::fs::rename(&aside, path)
-        };
-        write().map_err(|error| RecordFileError::Io {
+        let written = crate::file::replace(path, &format!("{record}\n"));
+        written.map_err(|error| RecordFileError::Io {
             path: path.clone(),
             error,
         })

@@ -2,7 +2,7 @@
 //! candidates to the roster, and keeps this node's record.
 //!
 //! ```text
-//!   roster -- are candidates wanted? --> v4 (look-ups pause while none are)
+//!   roster -- are candidates wanted? --> v4, v5, DNS lists (they pause while none are)
 //!                                        |  found nodes, and where they see this one
 //!   chain -- fork id --> [ finder ] <----+---- records of boot nodes ---> v5
 //!                         |      \--> record: to v4 in turn, to the file, to the operator
@@ -10,6 +10,7 @@
 //! ```
 
 use super::actor::Input;
+use crate::discovery::dns::Dns;
 use crate::discovery::reach::{Origin, Ports, Reach};
 use crate::discovery::sieve::{Sieve, Verdict};
 use crate::discovery::v4::{self, DiscoveryEvent};
@@ -45,6 +46,7 @@ pub(super) struct FinderConfig {
     pub(super) v4: Option<v4::Discovery>,
     pub(super) v5: Option<V5>,
     pub(super) nat: Option<mpsc::Receiver<NatEvent>>,
+    pub(super) dns: Option<Dns>,
     pub(super) checks_forks: bool,
     pub(super) counts: Arc<Counts>,
 }
@@ -85,6 +87,7 @@ impl Finder {
         let inputs = self.config.inputs.clone();
         let (mut v4, mut v5) = (self.config.v4.take(), self.config.v5.take());
         let mut nat = self.config.nat.take();
+        let mut dns = self.config.dns.take();
         let mut may_change = true;
         self.say_own_addresses();
         loop {
@@ -98,6 +101,7 @@ impl Finder {
                 }
                 event = next(&mut v5, async |v5| v5.events.recv().await) => self.take(Source::V5, event),
                 event = next(&mut nat, async |nat| nat.recv().await) => self.routed(event),
+                event = next(&mut dns, async |dns| dns.events.recv().await) => self.take(Source::Dns, event),
                 changed = self.config.chain.changed(), if may_change => match changed {
                     Ok(()) => self.renew(),
                     Err(_) => may_change = false,

@@ -8,6 +8,7 @@ use super::{
 };
 use super::{range, reachable};
 use crate::discovery::BootNode;
+use crate::discovery::dns::{self, Dns, DnsConfig, TxtResolver};
 use crate::discovery::reach::Reach;
 use crate::discovery::v4::{self, DiscoveryConfig, Sockets};
 use crate::discovery::v5::{self, V5, V5Config};
@@ -36,6 +37,8 @@ use tokio::sync::{mpsc, watch};
 const MAX_SEEDS: usize = 30;
 const SEED_AGE_S: u64 = 5 * 24 * 60 * 60;
 
+type Wanted = Vec<(Source, watch::Sender<bool>)>;
+
 /// Packets that v5 read and that wait for v4.
 const MAX_FRAMES: usize = 256;
 
@@ -59,16 +62,14 @@ pub(super) async fn start(
     check(&config)?;
     let bound = Bound::new(&config).await?;
     let addresses: Vec<SocketAddr> = bound.tcp().collect();
-    let mut reach = bound.reach(&config.advertised);
-    let nat = nat::begin(config.nat, bound.interface_ipv4(), &mut reach).await;
-    let (routed, nat) = nat.map(|nat| (nat.events, nat.handle)).unzip();
+    let (reach, routed, nat) = learn_addresses(&config, &bound).await;
     let entries = finder::entries(&reach, &chain.borrow_and_update());
     let local = local_record(&config, &entries)?;
     let (record_sender, record) = watch::channel(local.record().clone());
     let saved = saved_peers(&config);
     let (inputs, input_receiver) = mpsc::channel(MAX_INPUTS);
-    let (v4_wanted, is_v4_wanting) = watch::channel(true);
-    let (v5_wanted, is_v5_wanting) = watch::channel(true);
+    let sources = [Source::V4, Source::V5, Source::Dns];
+    let (wanted, [is_v4_wanting, is_v5_wanting, is_dns_wanting]) = wanted(sources);
     let mut udp = bound.udp;
     let shared = Arc::new(shared(&config, addresses.first().copied()));
     let stats = Arc::clone(&shared.stats);
@@ -79,7 +80,7 @@ pub(super) async fn start(
     };
     let v5 = start_v5(&config, &reach, &mut udp, v5_links).await?;
     let v4 = start_v4(&config, seeds(&saved), udp, &record, is_v4_wanting);
-
+    let dns = start_dns(&config, is_dns_wanting);
     let (requests_sender, requests) = mpsc::channel(MAX_REQUESTS);
     let (gossip_sender, gossip_events) = mpsc::channel(MAX_GOSSIP);
     let (subprotocols_sender, subprotocols) = mpsc::channel(places(&config));
@@ -92,18 +93,18 @@ pub(super) async fn start(
         gossip: gossip_sender,
         subprotocols: subprotocols_sender,
         peers: peers_sender,
-        wanted: vec![(Source::V4, v4_wanted), (Source::V5, v5_wanted)],
+        wanted,
     };
-    let roster = roster(&config, saved);
-    let path = file(&config, "peers");
+    let (roster, path) = (roster(&config, saved), file(&config, "peers"));
     let actor = Actor::new(roster, Arc::clone(&shared), links, path);
     let actor = tokio::spawn(actor.run(input_receiver, bound.listeners));
 
     let v5_figures = v5.as_ref().map(|v5| v5.figures.clone());
     let v4_figures = v4.as_ref().map(|v4| v4.figures.clone());
+    let dns_figures = dns.as_ref().map(|dns| dns.figures.clone());
     let counts = Arc::<Counts>::default();
-    let told = has_public_side(&config, &reach)
-        .then(|| tokio::spawn(reachable::tell(shared, peers.clone(), record.clone())));
+    let tell = || tokio::spawn(reachable::tell(shared, peers.clone(), record.clone()));
+    let told = has_public_side(&config, &reach).then(tell);
     let finder = Finder::new(FinderConfig {
         reach,
         local,
@@ -112,6 +113,7 @@ pub(super) async fn start(
         inputs: inputs.clone(),
         v4,
         v5,
+        dns,
         nat: routed,
         checks_forks: checks_forks(&config),
         counts: Arc::clone(&counts),
@@ -141,6 +143,7 @@ pub(super) async fn start(
         counts,
         v4: v4_figures,
         v5: v5_figures,
+        dns: dns_figures,
         nat,
         tasks: tasks.map(|task| task.abort_handle()).collect(),
     };
@@ -152,12 +155,38 @@ pub(super) async fn start(
     Ok((network, inbound))
 }
 
+/// Where others reach this node; and, if a router opens its ports, what comes from it later, and the way to close them.
+async fn learn_addresses(
+    config: &NetworkConfig,
+    bound: &Bound,
+) -> (
+    Reach,
+    Option<mpsc::Receiver<nat::NatEvent>>,
+    Option<nat::NatHandle>,
+) {
+    let mut reach = bound.reach(&config.advertised);
+    let nat = nat::begin(config.nat, bound.interface_ipv4(), &mut reach).await;
+    let (events, handle) = nat.map(|nat| (nat.events, nat.handle)).unzip();
+    (reach, events, handle)
+}
+
 /// What tells the roster of what happened. It is dropped while the roster has enough to do.
 fn reporter(inputs: &mpsc::Sender<Input>) -> impl Fn(Event) + Clone + Send + Sync + 'static {
     let inputs = inputs.clone();
     move |event| {
         let _ = inputs.try_send(Input::Roster(event));
     }
+}
+
+/// Says for each source whether it should look for nodes: at first it should.
+fn wanted<const N: usize>(sources: [Source; N]) -> (Wanted, [watch::Receiver<bool>; N]) {
+    let mut wanted = Vec::new();
+    let receivers = sources.map(|source| {
+        let (sender, is_wanting) = watch::channel(true);
+        wanted.push((source, sender));
+        is_wanting
+    });
+    (wanted, receivers)
 }
 
 fn checks_forks(config: &NetworkConfig) -> bool {
@@ -249,6 +278,25 @@ fn start_v4(
         is_wanting,
     };
     Some(v4::start(udp, v4))
+}
+
+/// Starts to read the DNS lists if there are any.
+fn start_dns(config: &NetworkConfig, is_wanting: watch::Receiver<bool>) -> Option<Dns> {
+    let settings = config
+        .discovery
+        .as_ref()
+        .filter(|settings| !settings.dns_lists.is_empty())?;
+    let resolver = Arc::new(TxtResolver::new(settings.dns_server));
+    let resolve = move |name: String| {
+        let resolver = Arc::clone(&resolver);
+        async move { resolver.texts(&name).await }
+    };
+    let dns = DnsConfig {
+        lists: settings.dns_lists.clone(),
+        is_wanting,
+        path: file(config, "dns"),
+    };
+    Some(dns::start(dns, resolve))
 }
 
 fn file(config: &NetworkConfig, name: &str) -> Option<PathBuf> {

@@ -1,9 +1,10 @@
 //! Flags of the network of peers. Names are Besu's.
 
 use clap::{Args, ValueEnum};
+use niwaki_network::discovery::dns::ListUrl;
 use niwaki_network::{Node, NodeId, Subnet, SubnetError};
 use niwaki_primitives::B256;
-use std::net::{IpAddr, Ipv6Addr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -71,6 +72,12 @@ pub(crate) struct PeerFlags {
     /// Nodes to begin with, enode:// or enr: [default: those of the network]; an empty value for none.
     #[arg(long, value_name = "NODE", value_delimiter = ',', value_parser = boot_node)]
     pub(crate) bootnodes: Option<Vec<BootNode>>,
+    /// List of nodes in the DNS, enrtree://KEY@DOMAIN [default: that of the network]; none to read no list.
+    #[arg(long, value_name = "URL")]
+    pub(crate) discovery_dns_url: Option<DnsList>,
+    /// Name server that is asked for that list, IP or IP:PORT [default: those of the system].
+    #[arg(long = "Xp2p-dns-discovery-server", value_name = "ADDRESS", value_parser = name_server)]
+    pub(crate) dns_server: Option<SocketAddr>,
     /// JSON array of nodes that are dialled for ever [default: static-nodes.json in the data path, if it
     /// exists].
     #[arg(long, value_name = "FILE")]
@@ -202,4 +209,64 @@ fn boot_node(text: &str) -> Result<BootNode, String> {
     let node = text.trim().parse::<niwaki_network::BootNode>();
     node.map(|node| BootNode(Some(node)))
         .map_err(|error| error.to_string())
+}
+
+/// A list in the DNS, or none: `--discovery-dns-url=none`, or without a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DnsList(pub(crate) Option<ListUrl>);
+
+impl FromStr for DnsList {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.trim() {
+            "" => Ok(Self(None)),
+            text if text.eq_ignore_ascii_case("none") => Ok(Self(None)),
+            text => match text.parse() {
+                Ok(url) => Ok(Self(Some(url))),
+                Err(error) => Err(format!("{error}; give enrtree://KEY@DOMAIN, or none")),
+            },
+        }
+    }
+}
+
+fn name_server(text: &str) -> Result<SocketAddr, String> {
+    const PORT: u16 = 53;
+    let text = text.trim();
+    let address = text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, PORT));
+    let address = address.or_else(|_| text.parse());
+    address.map_err(|_| {
+        "it must be an IP address, with or without a port: 9.9.9.9, [::1]:53".to_owned()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dns_list_is_a_url_none_or_refused_with_the_form() {
+        const URL: &str =
+            "enrtree://AKA3AM6LPBYEUDMVNU3BSVQJ5AD45Y7YPOHJLEF6W26QOE4VTUDPE@all.example.org";
+        for text in ["", " ", "none", "NONE"] {
+            assert_eq!(text.parse(), Ok(DnsList(None)));
+        }
+        let DnsList(url) = URL.parse().unwrap();
+        assert_eq!(url.unwrap().to_string(), URL);
+        let error = "all.example.org".parse::<DnsList>().unwrap_err();
+        assert!(error.contains("enrtree://KEY@DOMAIN, or none"), "{error}");
+    }
+
+    #[test]
+    fn a_name_server_is_an_address_whose_port_is_53_unless_given() {
+        for (text, expected) in [
+            ("9.9.9.9", "9.9.9.9:53"),
+            ("127.0.0.1:5353", "127.0.0.1:5353"),
+            ("::1", "[::1]:53"),
+            ("[::1]:5353", "[::1]:5353"),
+        ] {
+            assert_eq!(name_server(text), Ok(expected.parse().unwrap()));
+        }
+        assert!(name_server("dns.example.org").is_err());
+    }
 }

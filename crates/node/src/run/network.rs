@@ -9,23 +9,24 @@
 //!
 //! | file | what it is |
 //! |---|---|
+//! | `first` | the nodes and the DNS list to begin with |
 //! | `hooks` | what the methods about peers see and do |
 //! | `pool` | the pool among peers |
 
+mod first;
 mod hooks;
 mod pool;
 
 use super::config::{PeersConfig, StaticNodesFile};
 use super::metrics::PeerMetrics;
 use eyre::{Result, WrapErr, ensure, eyre};
+use first::First;
 use niwaki_chain::{Chain, Consensus, HeadChange, StoredHeader};
 use niwaki_network::peers::{BanTarget, Event};
 use niwaki_network::wire::BlockRange;
 use niwaki_network::{
-    BootNode, DiscoverySettings, Inbound, InboundRequest, LocalChain, Network, NetworkConfig, Node,
-    NodeKey,
+    DiscoverySettings, Inbound, InboundRequest, LocalChain, Network, NetworkConfig, Node, NodeKey,
 };
-use niwaki_primitives::B256;
 use niwaki_rpc::{Backend, yield_to_blocks};
 use niwaki_rules::fork_filter;
 use niwaki_sync::{Sources, Sync, SyncConfig, serve};
@@ -87,12 +88,9 @@ impl Peers {
         let limit = config.max_peers;
         let (sync_mode, sync_target) = (config.sync_mode, config.sync_target);
         let banned = config.banned.clone();
-        let has_boot_nodes = config.boot_nodes.is_some();
+        let first = First::resolve(&config, chain)?;
         let client = &backend.identity().client_version;
-        let mut network_config = network_config(config, key, client)?;
-        if !has_boot_nodes {
-            network_config.boot_nodes = boot_nodes_of(&chain.genesis_hash());
-        }
+        let network_config = network_config(config, first, key, client)?;
         let starting = runtime.block_on(Network::start(
             network_config,
             local_chain,
@@ -158,7 +156,12 @@ impl Peers {
     }
 }
 
-fn network_config(config: PeersConfig, key: NodeKey, client: &str) -> Result<NetworkConfig> {
+fn network_config(
+    config: PeersConfig,
+    first: First,
+    key: NodeKey,
+    client: &str,
+) -> Result<NetworkConfig> {
     std::fs::create_dir_all(&config.folder)
         .wrap_err_with(|| format!("can't make the folder {}", config.folder.display()))?;
     let discovery = config.discovery.map(|mode| {
@@ -173,6 +176,8 @@ fn network_config(config: PeersConfig, key: NodeKey, client: &str) -> Result<Net
             ipv6,
             mode: mode.into(),
             prefers_ipv6: config.prefers_ipv6,
+            dns_lists: first.dns_list.into_iter().collect(),
+            dns_server: config.dns_server,
             ..DiscoverySettings::default()
         }
     });
@@ -187,21 +192,13 @@ fn network_config(config: PeersConfig, key: NodeKey, client: &str) -> Result<Net
         inbound_percent: config.inbound_percent,
         static_nodes: static_nodes(&config.static_nodes)?,
         trusted_nodes: config.trusted_nodes,
-        boot_nodes: config.boot_nodes.unwrap_or_default(),
+        boot_nodes: first.boot_nodes,
         discovery,
         net_restrict: config.net_restrict,
         advertised: config.hosts,
         nat: config.nat,
         folder: Some(config.folder),
     })
-}
-
-/// The boot nodes of the built-in chain with this genesis block; none for another chain.
-fn boot_nodes_of(genesis: &B256) -> Vec<BootNode> {
-    let mut all = niwaki_rules::Network::ALL.into_iter();
-    let network = all.find(|network| network.genesis_hash() == *genesis);
-    let texts = network.into_iter().flat_map(|network| network.boot_nodes());
-    texts.filter_map(|text| text.parse().ok()).collect()
 }
 
 /// The nodes of a JSON array of texts.

@@ -5,6 +5,8 @@ use crate::operating::transfer;
 use crate::running::Node;
 use crate::support::{HEAD, TestDir};
 use serde_json::{Value, json};
+use std::net::UdpSocket;
+use std::time::Duration;
 
 /// Peers on loopback, at ports of the system's choice, found by no discovery.
 const PEERS: &str =
@@ -206,6 +208,71 @@ fn the_public_key_is_that_of_the_key_file_and_the_address_belongs_to_it() {
     refused.failed(&["broken", "64 hex digits"]);
 }
 
+const LIST: &str =
+    "enrtree://AKPYQIUQIL7PSIACI32J7FGZW56E5FKHEFCCOFHILBIMW3M6LWXS2@nodes.example.org";
+
+/// Flags of a node that discovers on loopback and asks a name server of a test.
+fn asking(name_server: &UdpSocket) -> String {
+    let address = name_server.local_addr().unwrap();
+    format!(
+        "--p2p-enabled --p2p-interface=127.0.0.1 --p2p-port=0 --Xp2p-dns-discovery-server={address}"
+    )
+}
+
+/// The name of the next question.
+fn asked_name(name_server: &UdpSocket) -> String {
+    let mut packet = [0; 1500];
+    name_server.recv(&mut packet).unwrap();
+    let (mut at, mut labels) = (12, Vec::new());
+    while packet[at] != 0 {
+        let label = &packet[at + 1..][..usize::from(packet[at])];
+        labels.push(String::from_utf8_lossy(label).into_owned());
+        at += 1 + label.len();
+    }
+    assert_eq!(packet[at + 1..at + 5], [0, 16, 0, 1], "TXT, IN");
+    labels.join(".")
+}
+
+#[test]
+fn the_dns_list_of_the_flag_or_else_of_the_genesis_file_is_asked_for_at_the_name_server() {
+    let name_server = UdpSocket::bind("127.0.0.1:0").unwrap();
+    name_server
+        .set_read_timeout(Some(Duration::from_secs(60)))
+        .unwrap();
+    let asking = asking(&name_server);
+    let by_flag = Node::start(
+        TestDir::new(),
+        &format!("{asking} --discovery-dns-url={LIST}"),
+    );
+    assert_eq!(asked_name(&name_server), "nodes.example.org");
+    drop(by_flag);
+
+    let mut dir = TestDir::new();
+    let genesis = std::fs::read_to_string(&dir.genesis).unwrap();
+    let mut genesis: Value = serde_json::from_str(&genesis).unwrap();
+    let list = LIST.replace("nodes.", "genesis.");
+    genesis["config"]["discovery"] = json!({"dns": list, "bootnodes": []});
+    dir.genesis = dir.file("genesis.json", genesis.to_string().as_bytes());
+    let by_genesis = Node::start(dir, &asking);
+    while asked_name(&name_server) != "genesis.example.org" {}
+    drop(by_genesis);
+
+    genesis["config"]["discovery"]["dns"] = json!("genesis.example.org");
+    let mut dir = TestDir::new();
+    dir.genesis = dir.file("genesis.json", genesis.to_string().as_bytes());
+    let refused = dir.run(&format!("{asking} --engine-rpc-port=0"), &[]);
+    refused.failed(&[
+        "genesis.example.org",
+        "config.discovery",
+        "--discovery-dns-url",
+    ]);
+    let refused = dir.run("--discovery-dns-url=https://example.org", &[]);
+    assert_eq!(refused.code, Some(2));
+    for word in ["--discovery-dns-url", "enrtree://KEY@DOMAIN, or none"] {
+        assert!(refused.errors.contains(word), "{refused:?}");
+    }
+}
+
 /// The metrics of the network and of the sync that docs/metrics.md has.
 fn network_metrics() -> Vec<&'static str> {
     const PAGE: &str = include_str!("../../../../docs/metrics.md");
@@ -224,10 +291,13 @@ fn network_metrics() -> Vec<&'static str> {
 
 #[test]
 fn a_scrape_of_a_node_that_synced_from_two_peers_has_each_row_of_network_and_sync() {
-    const DISCOVERING: &str = "--p2p-enabled --p2p-interface=127.0.0.1 --p2p-port=0 --bootnodes= \
-                               --metrics-enabled --metrics-port=0";
+    let name_server = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let discovering = format!(
+        "{} --bootnodes= --discovery-dns-url={LIST} --metrics-enabled --metrics-port=0",
+        asking(&name_server)
+    );
     let sources = [node(), node()];
-    let sink = Node::start(TestDir::new(), DISCOVERING);
+    let sink = Node::start(TestDir::new(), &discovering);
     for source in &sources {
         sink.result("admin_addPeer", two_enode(source));
     }

@@ -1,6 +1,6 @@
 //! The `config` object of a genesis file.
 
-use super::{GenesisError, bft::parse_bft_payments};
+use super::{GenesisError, bft::parse_bft_payments, discovery::parse_first_peers};
 use crate::chain_spec::{Activation, BlobParams, ChainSpec, DaoFork, SealKind};
 use crate::json::Object;
 use alloy_primitives::U256;
@@ -84,6 +84,7 @@ pub(super) fn parse_config(config: &Object<'_>) -> Result<ChainSpec, GenesisErro
     parse_blob_schedule(config, &mut spec)?;
     spec.seal = parse_seal(config)?;
     spec.bft_payments = parse_bft_payments(config)?;
+    spec.first_peers = parse_first_peers(config)?;
     spec.contract_size_limit = config.u64("contractSizeLimit")?;
     spec.zero_base_fee = config.bool("zeroBaseFee")?.unwrap_or(false);
     for (key, slot) in [

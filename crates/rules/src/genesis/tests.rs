@@ -325,3 +325,25 @@ fn a_migration_from_ibft_2_to_qbft_changes_rewards_at_its_start_block() {
     ];
     assert_eq!(bft_payments(text), rows);
 }
+
+#[test]
+fn first_peers_of_config_discovery_are_read_and_refused_by_their_key() {
+    let first = |config: &str| parse(config).unwrap().spec.first_peers;
+    assert_eq!(first(r#"{"chainId": 1}"#), FirstPeers::default());
+    let both = first(
+        r#"{"chainId": 1, "discovery": {"dns": "enrtree:\/\/K@d.org",
+            "bootnodes": ["enode://1@1.2.3.4:5"], "v5bootnodes": ["enr:x"]}}"#,
+    );
+    assert_eq!(both.dns_list.as_deref(), Some("enrtree://K@d.org"));
+    let nodes = both.boot_nodes.unwrap();
+    assert_eq!(nodes, ["enode://1@1.2.3.4:5", "enr:x"]);
+    let none = first(r#"{"chainId": 1, "Discovery": {"bootNodes": [], "dns": null}}"#);
+    assert_eq!((none.boot_nodes, none.dns_list), (Some(Vec::new()), None));
+    let error = refusal(r#"{"chainId": 1, "discovery": {"bootnodes": "enode://"}}"#);
+    assert!(error.contains("config.discovery.bootnodes"), "{error}");
+    let error = refusal(r#"{"chainId": 1, "discovery": {"dns": 1}}"#);
+    assert!(
+        error.contains("config.discovery.dns = 1 is not a string"),
+        "{error}"
+    );
+}

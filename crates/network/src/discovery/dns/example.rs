@@ -1,4 +1,13 @@
-//! The list of the specification (EIP-1459, "DNS Record Structure").
+//! The list of the specification (EIP-1459, "DNS Record Structure"), and lists made by the same rules.
+
+use super::{EntryName, ListUrl};
+use crate::key::{NodeId, NodeKey};
+use crate::record::{Record, RecordEntries};
+use data_encoding::{BASE32_NOPAD, BASE64URL_NOPAD};
+use niwaki_crypto::keccak256;
+use niwaki_primitives::B256;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::LazyLock;
 
 /// With the public key that the specification names, `0x049f8822..`. The key in its URL is that of the list which is linked to.
 pub(crate) const URL: &str =
@@ -16,3 +25,96 @@ pub(crate) const ENTRIES: [(&str, &str); 5] = [
     ("H4FHT4B454P6UXFD7JCYQ5PWDY", "enr:-HW4QAggRauloj2SDLtIHN1XBkvhFZ1vtf1raYQp9TBW2RD5EEawDzbtSmlXUfnaHcvwOizhVYLtr7e6vw7NAf6mTuoCgmlkgnY0iXNlY3AyNTZrMaECjrXI8TLNXU0f8cthpAMxEshUyQlK-AM0PW2wfrnacNI"),
     ("MHTDO6TMUBRIA2XWG5LUDACK24", "enr:-HW4QLAYqmrwllBEnzWWs7I5Ev2IAs7x_dZlbYdRdMUx5EyKHDXp7AV5CkuPGUPdvbv1_Ms1CPfhcGCvSElSosZmyoqAgmlkgnY0iXNlY3AyNTZrMaECriawHKWdDRk2xeZkrOXBQ0dfMFLHY4eENZwdufn1S1o"),
 ];
+
+/// TXT records by names.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Zone(pub(crate) HashMap<String, Vec<String>>);
+
+pub(crate) fn key(number: u16) -> NodeKey {
+    NodeKey::new(B256::left_padding_from(&(number + 1).to_be_bytes()))
+        .expect("a small number is a key")
+}
+
+pub(crate) fn url_of(key: &NodeKey, domain: &str) -> ListUrl {
+    let mut compressed = [0; 33];
+    compressed[0] = 2 + (key.id().0[63] & 1);
+    compressed[1..].copy_from_slice(&key.id().0[..32]);
+    let key = BASE32_NOPAD.encode(&compressed);
+    format!("enrtree://{key}@{domain}")
+        .parse()
+        .expect("it is the URL of a list")
+}
+
+/// Records of the first hundred keys, signed once: each signature is another one.
+pub(crate) fn record_text(number: usize) -> String {
+    static RECORDS: LazyLock<Vec<String>> = LazyLock::new(|| {
+        let entries = RecordEntries {
+            ip: Some([10, 0, 0, 1].into()),
+            tcp: 30303,
+            ..RecordEntries::default()
+        };
+        let records = (0..100).map(|number| Record::sign(&key(number), 1, &entries));
+        records
+            .map(|record| record.expect("it is short").to_string())
+            .collect()
+    });
+    RECORDS[number].clone()
+}
+
+impl Zone {
+    fn put(&mut self, domain: &str, text: String) -> EntryName {
+        let name = EntryName::of(&text);
+        self.0.insert(format!("{name}.{domain}"), vec![text]);
+        name
+    }
+
+    /// A tree of branches of three over these texts.
+    fn put_tree(&mut self, domain: &str, texts: Vec<String>) -> EntryName {
+        let mut names: Vec<_> = texts
+            .into_iter()
+            .map(|text| self.put(domain, text))
+            .collect();
+        loop {
+            let branches = names.chunks(3).map(|names| {
+                let names: Vec<String> = names.iter().map(EntryName::to_string).collect();
+                format!("enrtree-branch:{}", names.join(","))
+            });
+            let branches: Vec<String> = branches.collect();
+            match &branches[..] {
+                [] => return self.put(domain, "enrtree-branch:".into()),
+                [root] => return self.put(domain, root.clone()),
+                _ => {
+                    names = branches
+                        .into_iter()
+                        .map(|text| self.put(domain, text))
+                        .collect()
+                }
+            }
+        }
+    }
+
+    pub(crate) fn put_list(
+        &mut self,
+        key: &NodeKey,
+        domain: &str,
+        seq: u64,
+        records: Vec<String>,
+        links: Vec<String>,
+    ) {
+        let (e, l) = (self.put_tree(domain, records), self.put_tree(domain, links));
+        let signed = format!("enrtree-root:v1 e={e} l={l} seq={seq}");
+        let signature = BASE64URL_NOPAD.encode(&key.sign(&keccak256(&signed)));
+        let texts = ["v=spf1 -all".into(), format!("{signed} sig={signature}")];
+        self.0.insert(domain.into(), texts.into());
+    }
+}
+
+pub(crate) fn ids(numbers: std::ops::Range<u16>) -> BTreeSet<NodeId> {
+    numbers.map(|number| key(number).id()).collect()
+}
+
+pub(crate) fn records(numbers: std::ops::Range<usize>) -> Vec<String> {
+    numbers.map(record_text).collect()
+}
+
+pub(crate) const DOMAIN: &str = "list.example.org";

@@ -25,13 +25,18 @@ const ROOT_AGAIN_IDLE_MS: u64 = 6 * 60 * 60 * 1000;
 const ROOT_RETRY_MS: u64 = 10_000;
 
 /// Most lists, those that are linked to included.
-const MAX_LISTS: usize = 16;
+pub(super) const MAX_LISTS: usize = 16;
 
 /// Most names of a list that are asked for in one walk.
 const MAX_NAMES: usize = 16_384;
 
-/// Most entries that are remembered: with at most 512 bytes each some 8 MiB.
-const MAX_CACHED: usize = 16_384;
+/// Most entries that are remembered, and their bytes.
+pub(super) const MAX_CACHED: usize = 16_384;
+pub(super) const MAX_CACHED_BYTES: usize = 8 << 20;
+
+/// After a name that could not be resolved its list is left alone for so long; it doubles with each further one.
+const FAILED_PAUSE_MS: u64 = 1_000;
+const MAX_FAILED_PAUSE_MS: u64 = 5 * 60 * 1000;
 
 /// An entry that could not be had so often is left out until the next walk.
 const MAX_FAILURES: u8 = 3;
@@ -44,6 +49,13 @@ pub struct DnsQuery {
     list: usize,
     /// `None`: the root.
     entry: Option<Unvisited>,
+}
+
+impl DnsQuery {
+    /// Whether it asks for the root of a list.
+    pub fn is_root(&self) -> bool {
+        self.entry.is_none()
+    }
 }
 
 /// An entry that was not visited in this walk.
@@ -99,8 +111,13 @@ pub enum AnswerError {
 struct List {
     url: ListUrl,
     root: Option<Root>,
-    root_due_ms: u64,
+    root_text: String,
+    /// When the root is asked for: while records are wanted, and otherwise.
+    root_due_ms: [u64; 2],
     root_retry_ms: u64,
+    /// Names in a row that could not be resolved, and until when the list is left alone for that.
+    failures_in_row: u32,
+    paused_until_ms: u64,
     unvisited: Vec<Unvisited>,
     /// Names that this walk has heard of.
     heard_of: HashSet<EntryName>,
@@ -112,12 +129,25 @@ impl List {
         Self {
             url,
             root: None,
-            root_due_ms: 0,
+            root_text: String::new(),
+            root_due_ms: [0; 2],
             root_retry_ms: ROOT_RETRY_MS,
+            failures_in_row: 0,
+            paused_until_ms: 0,
             unvisited: Vec::new(),
             heard_of: HashSet::new(),
             failures: HashMap::new(),
         }
+    }
+
+    /// When the root is asked for.
+    fn due_ms(&self, is_wanting: bool) -> u64 {
+        self.root_due_ms[usize::from(!is_wanting)].max(self.paused_until_ms)
+    }
+
+    /// When an entry can be asked for, if there is one.
+    fn entry_due_ms(&self) -> Option<u64> {
+        (!self.unvisited.is_empty()).then_some(self.paused_until_ms)
     }
 
     /// Begins a walk at the root.
@@ -155,6 +185,7 @@ pub struct DnsTree {
     lists: Vec<List>,
     /// Texts by their names: the same for every list and every root, so that a new root costs only what is new.
     cache: HashMap<EntryName, String>,
+    cached_bytes: usize,
     next_query_ms: u64,
     is_asking: bool,
     rng: SmallRng,
@@ -166,6 +197,7 @@ impl DnsTree {
         let mut tree = Self {
             lists: Vec::new(),
             cache: HashMap::new(),
+            cached_bytes: 0,
             next_query_ms: 0,
             is_asking: false,
             rng,
@@ -181,15 +213,34 @@ impl DnsTree {
         }
     }
 
-    /// The texts that are remembered, for a file.
-    pub fn texts(&self) -> impl Iterator<Item = &str> {
-        self.cache.values().map(String::as_str)
+    /// What is remembered, for a file: the roots, each behind the URL of its list, because a signature does not say of which domain
+    /// it is; and the entries.
+    pub fn lines(&self) -> impl Iterator<Item = String> {
+        let lists = self.lists.iter();
+        let roots = lists.filter(|list| list.root.is_some());
+        let roots = roots.map(|list| format!("{} {}", list.url, list.root_text));
+        roots.chain(self.cache.values().cloned())
     }
 
-    /// Remembers texts of a file. They are trusted no further than those of a resolver: a text is found by its hash alone.
-    pub fn restore(&mut self, texts: impl IntoIterator<Item = String>) {
-        for text in texts {
-            self.remember(EntryName::of(&text), text);
+    /// Remembers the lines of a file. They are trusted no further than a resolver: a root must be signed, and an entry is found by its
+    /// hash alone. The walk begins at such a root if no newer one can be had.
+    pub fn restore(&mut self, lines: impl IntoIterator<Item = String>) {
+        for line in lines {
+            match line.split_once(' ') {
+                Some((url, root)) if Root::is_claimed_by(root) => self.restore_root(url, root),
+                _ => self.remember(EntryName::of(&line), line),
+            }
+        }
+    }
+
+    fn restore_root(&mut self, url: &str, text: &str) {
+        let mut lists = self.lists.iter_mut();
+        let Some(list) = lists.find(|list| list.url.to_string() == url) else {
+            return;
+        };
+        if let Ok(root) = Root::parse(text, &list.url) {
+            list.root = Some(root);
+            list.root_text = text.to_owned();
         }
     }
 
@@ -197,10 +248,19 @@ impl DnsTree {
         if text.len() > MAX_TEXT_BYTES {
             return;
         }
-        if self.cache.len() >= MAX_CACHED {
+        if self.cache.len() >= MAX_CACHED || self.cached_bytes + text.len() > MAX_CACHED_BYTES {
             self.cache.clear();
+            self.cached_bytes = 0;
         }
-        self.cache.insert(name, text);
+        self.cached_bytes += text.len();
+        let old = self.cache.insert(name, text);
+        self.cached_bytes -= old.map_or(0, |old| old.len());
+    }
+
+    /// How many names in a row of this list could not be resolved.
+    pub fn failures(&self, query: &DnsQuery) -> u32 {
+        let list = self.lists.get(query.list);
+        list.map_or(0, |list| list.failures_in_row)
     }
 
     /// What is to be done at `now_ms`. `is_wanting`: there are too few peers, so that records are looked for.
@@ -211,22 +271,17 @@ impl DnsTree {
         if let Some(found) = self.walk_remembered(is_wanting) {
             return NextStep::Found(found);
         }
-        let roots = self.lists.iter().map(|list| list.root_due_ms);
-        let next_root_ms = roots.min().unwrap_or(u64::MAX);
-        let is_due = |list: &List| list.root_due_ms <= now_ms;
-        let due = self.lists.iter().position(is_due);
-        if due.is_none() && !(is_wanting && self.has_unvisited()) {
-            return NextStep::Wait(next_root_ms);
+        let due_ms = self.due_ms(is_wanting).max(self.next_query_ms);
+        if now_ms < due_ms {
+            return NextStep::Wait(due_ms);
         }
-        if now_ms < self.next_query_ms {
-            return NextStep::Wait(self.next_query_ms);
-        }
-        let query = match due {
+        let is_due = |list: &List| list.due_ms(is_wanting) <= now_ms;
+        let query = match self.lists.iter().position(is_due) {
             Some(list) => Some((list, None)),
-            None => self.take_unvisited(),
+            None => self.take_unvisited(now_ms),
         };
         let Some((list, entry)) = query else {
-            return NextStep::Wait(next_root_ms);
+            return NextStep::Wait(now_ms + QUERY_PAUSE_MS);
         };
         let domain = self.lists.get(list).map_or("", |list| list.url.domain());
         let name = match &entry {
@@ -238,14 +293,19 @@ impl DnsTree {
         NextStep::Ask(DnsQuery { name, list, entry })
     }
 
-    fn has_unvisited(&self) -> bool {
-        self.lists.iter().any(|list| !list.unvisited.is_empty())
+    /// When there is something to ask for next.
+    fn due_ms(&self, is_wanting: bool) -> u64 {
+        let roots = self.lists.iter().map(|list| list.due_ms(is_wanting));
+        let entries = self.lists.iter().filter(|_| is_wanting);
+        let entries = entries.filter_map(List::entry_due_ms);
+        roots.chain(entries).min().unwrap_or(u64::MAX)
     }
 
     /// Takes a random entry of a random list.
-    fn take_unvisited(&mut self) -> Option<(usize, Option<Unvisited>)> {
+    fn take_unvisited(&mut self, now_ms: u64) -> Option<(usize, Option<Unvisited>)> {
+        let is_due = |list: &List| list.entry_due_ms().is_some_and(|due_ms| due_ms <= now_ms);
         let lists = self.lists.iter().enumerate();
-        let lists = lists.filter(|(_, list)| !list.unvisited.is_empty());
+        let lists = lists.filter(|(_, list)| is_due(list));
         let lists: Vec<usize> = lists.map(|(at, _)| at).collect();
         let at = *lists.get(self.rng.random_range(0..lists.len().max(1)))?;
         let list = self.lists.get_mut(at)?;
@@ -310,11 +370,13 @@ impl DnsTree {
         query: &DnsQuery,
         texts: &[String],
         now_ms: u64,
-        is_wanting: bool,
     ) -> Result<Option<Box<Record>>, AnswerError> {
         self.is_asking = false;
+        if let Some(list) = self.lists.get_mut(query.list) {
+            list.failures_in_row = 0;
+        }
         let Some(entry) = &query.entry else {
-            let taken = self.take_root(query, texts, now_ms, is_wanting);
+            let taken = self.take_root(query, texts, now_ms);
             if taken.is_err() {
                 self.retry_root(query.list, now_ms);
             }
@@ -331,12 +393,13 @@ impl DnsTree {
                 },
             });
         };
-        self.remember(entry.name.clone(), text.clone());
         let visited = self.visit(query.list, entry, text);
-        visited.map_err(|error| AnswerError::Entry {
+        let found = visited.map_err(|error| AnswerError::Entry {
             name: query.name.clone(),
             error,
-        })
+        })?;
+        self.remember(entry.name.clone(), text.clone());
+        Ok(found)
     }
 
     fn take_root(
@@ -344,19 +407,14 @@ impl DnsTree {
         query: &DnsQuery,
         texts: &[String],
         now_ms: u64,
-        is_wanting: bool,
     ) -> Result<(), AnswerError> {
-        let again_ms = match is_wanting {
-            true => ROOT_AGAIN_MS,
-            false => ROOT_AGAIN_IDLE_MS,
-        };
-        let again_ms = self.jittered(again_ms);
+        let again_ms = [ROOT_AGAIN_MS, ROOT_AGAIN_IDLE_MS].map(|ms| self.jittered(ms));
         let Some(list) = self.lists.get_mut(query.list) else {
             return Ok(());
         };
         let claimed = texts.iter().filter(|text| Root::is_claimed_by(text));
-        let mut roots = claimed.map(|text| Root::parse(text, &list.url));
-        let root = match roots.clone().find_map(Result::ok) {
+        let mut roots = claimed.map(|text| Root::parse(text, &list.url).map(|root| (root, text)));
+        let (root, text) = match roots.clone().find_map(Result::ok) {
             Some(root) => root,
             None => {
                 let name = query.name.clone();
@@ -375,9 +433,10 @@ impl DnsTree {
             });
         }
         list.root_retry_ms = ROOT_RETRY_MS;
-        list.root_due_ms = now_ms + again_ms;
+        list.root_due_ms = again_ms.map(|ms| now_ms + ms);
         if list.root.as_ref() != Some(&root) || list.unvisited.is_empty() {
             list.root = Some(root);
+            list.root_text.clone_from(text);
             list.restart();
         }
         Ok(())
@@ -389,8 +448,11 @@ impl DnsTree {
         };
         let due_ms = now_ms + self.jittered(retry_ms);
         if let Some(list) = self.lists.get_mut(list) {
-            list.root_due_ms = due_ms;
+            list.root_due_ms = [due_ms; 2];
             list.root_retry_ms = (retry_ms * 2).min(ROOT_AGAIN_MS);
+            if list.heard_of.is_empty() {
+                list.restart();
+            }
         }
     }
 
@@ -404,9 +466,16 @@ impl DnsTree {
         }
     }
 
-    /// A name could not be resolved in time.
+    /// A name could not be resolved in time: the longer that goes on, the more rarely names of its list are asked for.
     pub fn failed(&mut self, query: &DnsQuery, now_ms: u64) {
         self.is_asking = false;
+        let doublings = self.failures(query).min(16);
+        let pause_ms = (FAILED_PAUSE_MS << doublings).min(MAX_FAILED_PAUSE_MS);
+        let pause_ms = self.jittered(pause_ms);
+        if let Some(list) = self.lists.get_mut(query.list) {
+            list.failures_in_row = list.failures_in_row.saturating_add(1);
+            list.paused_until_ms = now_ms + pause_ms;
+        }
         match &query.entry {
             None => self.retry_root(query.list, now_ms),
             Some(entry) => self.retry(query.list, entry),

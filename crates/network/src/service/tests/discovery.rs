@@ -2,11 +2,13 @@
 //! task waits.
 
 use super::*;
+use crate::discovery::dns::example::{Zone, url_of};
 use crate::discovery::{BootNode, DiscoveryMode, DiscoverySettings};
-use crate::{Host, Node as NodeAddress};
+use crate::{Host, Node as NodeAddress, RecordEntries};
 use niwaki_rules::{ForkFilter, Network as BuiltIn};
 use std::collections::HashSet;
 use std::net::SocketAddrV4;
+use tokio::net::UdpSocket;
 
 /// Virtual time in which everything that is waited for here happens.
 const LONG: Duration = Duration::from_secs(600);
@@ -295,4 +297,105 @@ async fn v5_begins_with_an_enode_whose_record_v4_gets() {
     while two.network.discovery().v5_live != Some(1) {
         tokio::task::yield_now().await;
     }
+}
+
+/// A name server on loopback that knows TXT records.
+async fn name_server(zone: Zone) -> SocketAddr {
+    let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let address = socket.local_addr().unwrap();
+    tokio::spawn(async move {
+        let mut packet = [0; 1500];
+        while let Ok((length, from)) = socket.recv_from(&mut packet).await {
+            let _ = socket
+                .send_to(&answer(&zone, &packet[..length]), from)
+                .await;
+        }
+    });
+    address
+}
+
+/// The answer to a question for TXT records: each of strings of at most 255 bytes.
+fn answer(zone: &Zone, query: &[u8]) -> Vec<u8> {
+    let mut labels = Vec::new();
+    let mut at = 12;
+    while query[at] != 0 {
+        let label = &query[at + 1..][..usize::from(query[at])];
+        labels.push(String::from_utf8_lossy(label).into_owned());
+        at += 1 + label.len();
+    }
+    let (name, question) = (labels.join("."), &query[12..at + 5]);
+    let mut names = zone.0.iter();
+    let known = names.find(|(known, _)| known.eq_ignore_ascii_case(&name));
+    let texts = known.map(|(_, texts)| texts.clone()).unwrap_or_default();
+    let code = if texts.is_empty() { 3 } else { 0 };
+    let mut packet = query[..2].to_vec();
+    packet.extend([
+        0x81,
+        0x80 | code,
+        0,
+        1,
+        0,
+        u8::try_from(texts.len()).unwrap(),
+        0,
+        0,
+        0,
+        0,
+    ]);
+    packet.extend(question);
+    for text in texts {
+        let strings = text.as_bytes().chunks(255);
+        let data: Vec<u8> = strings
+            .flat_map(|string| [&[u8::try_from(string.len()).unwrap()], string].concat())
+            .collect();
+        // The name of the question, TXT, IN, 60 s.
+        packet.extend([0xc0, 12, 0, 16, 0, 1, 0, 0, 0, 60]);
+        packet.extend(u16::try_from(data.len()).unwrap().to_be_bytes());
+        packet.extend(data);
+    }
+    packet
+}
+
+#[tokio::test]
+async fn a_node_connects_to_those_of_a_dns_list_that_are_of_its_chain() {
+    let listed = Node::start(discovering(1, DiscoveryMode::V4, &[]), 1).await;
+    let stranger = RecordEntries {
+        ip: Some([127, 0, 0, 1].into()),
+        tcp: 9,
+        fork_id: Some(
+            niwaki_rules::fork_filter(&BuiltIn::Sepolia.genesis().spec, B256::ZERO, 0, 0, 0)
+                .current(),
+        ),
+        ..RecordEntries::default()
+    };
+    let stranger = Record::sign(&config(8).key, 1, &stranger).unwrap();
+    let texts = [
+        listed.network.record().borrow().to_string(),
+        stranger.to_string(),
+    ];
+    let (key, mut zone) = (config(9).key, Zone::default());
+    // Linked to from another list.
+    zone.put_list(&key, "nodes.example.org", 1, texts.into(), Vec::new());
+    let link = url_of(&key, "nodes.example.org").to_string();
+    zone.put_list(&key, "all.example.org", 1, Vec::new(), vec![link]);
+    let server = name_server(zone).await;
+    let mut reader = discovering(2, DiscoveryMode::V4, &[]);
+    reader.discovery = reader.discovery.map(|settings| DiscoverySettings {
+        dns_lists: vec![url_of(&key, "all.example.org")],
+        dns_server: Some(server),
+        ..settings
+    });
+    let reader = Node::start(reader, 1).await;
+    reader.peers(1).await;
+    let report = reader.network.report().await;
+    assert_eq!(report.peers[0].id, listed.enode().id);
+    let is_judged = async {
+        while reader.network.discovery().other_chain == 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(LONG, is_judged).await.unwrap();
+    let figures = reader.network.discovery();
+    assert_eq!((figures.found, figures.other_chain), (1, 1), "{figures:?}");
+    let [answered, refused, failed] = figures.dns_queries.unwrap();
+    assert!(answered >= 6 && refused == 0 && failed == 0, "{figures:?}");
 }

@@ -1,6 +1,6 @@
 //! The network of peers, as the flags describe it.
 
-use crate::options::{DiscoveryMode, PeerFlags, SyncModeFlag};
+use crate::options::{DiscoveryMode, DnsList, PeerFlags, SyncModeFlag};
 use niwaki_network::wire::EthVersion;
 use niwaki_network::{BootNode, NatMethod, NetRestrict, Node, NodeId};
 use niwaki_primitives::B256;
@@ -32,6 +32,10 @@ pub(crate) struct PeersConfig {
     pub(crate) discovery: Option<DiscoveryMode>,
     /// The operator's boot nodes; `None` for the network's.
     pub(crate) boot_nodes: Option<Vec<BootNode>>,
+    /// The operator's DNS list; `None` for the network's.
+    pub(crate) dns_list: Option<DnsList>,
+    /// The name server for it; `None` for the system's.
+    pub(crate) dns_server: Option<SocketAddr>,
     pub(crate) static_nodes: StaticNodesFile,
     pub(crate) trusted_nodes: Vec<Node>,
     pub(crate) banned: Vec<NodeId>,
@@ -83,6 +87,8 @@ impl PeersConfig {
             },
             discovery: (flags.discovery_enabled != Some(false)).then_some(flags.discovery_mode),
             boot_nodes,
+            dns_list: flags.discovery_dns_url.clone(),
+            dns_server: flags.dns_server,
             static_nodes: StaticNodesFile {
                 is_named: flags.static_nodes_file.is_some(),
                 path: (flags.static_nodes_file.clone())

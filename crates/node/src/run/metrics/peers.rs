@@ -170,6 +170,12 @@ fn sample_discovery(figures: &DiscoveryFigures) {
     ] {
         counter!("niwaki_discovery_found_total", "verdict" => verdict).absolute(count);
     }
+    if let Some(queries) = figures.dns_queries {
+        for (outcome, count) in ["answered", "refused", "failed"].into_iter().zip(queries) {
+            let name = "niwaki_discovery_dns_queries_total";
+            counter!(name, "outcome" => outcome).absolute(count);
+        }
+    }
     if let Some(table) = figures.v4_table {
         set("besu_network_discv4_known_peers_current", table as u64);
         let name = "besu_network_discovery_inflight_interactions_current";

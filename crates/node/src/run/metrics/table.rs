@@ -122,6 +122,7 @@ pub(crate) const METRICS: &[Metric] = &[
     row("niwaki_block_transactions_in_turn_total", Counter, "", "Transactions executed sequentially, without speculation"),
     row("niwaki_cache_hits_total", Counter, "cache", "Cache hits: accounts, slots, codes, precompiled"),
     row("niwaki_cache_misses_total", Counter, "cache", "Cache misses"),
+    row("niwaki_discovery_dns_queries_total", Counter, "outcome", "Queries for DNS lists: answered, refused (the answer was of no use), failed (there was none)"),
     row("niwaki_discovery_found_total", Counter, "verdict", "Nodes found: dialled, dialled_last (they do not say their chain), other_chain"),
     row("niwaki_engine_status_total", Counter, "method,status", "Payload statuses returned by newPayload and forkchoiceUpdated"),
     row("niwaki_pool_warming_gas_total", Counter, "", "Gas of pooled transactions executed before a block arrived"),

@@ -1,89 +1,10 @@
 //! Lists walked with a resolver in memory.
 
 use super::*;
-use crate::discovery::dns::example::{ENTRIES, ROOT_TEXT, URL};
-use crate::key::{NodeId, NodeKey};
-use crate::record::RecordEntries;
-use data_encoding::{BASE32_NOPAD, BASE64URL_NOPAD};
-use niwaki_crypto::keccak256;
-use niwaki_primitives::B256;
+use crate::discovery::dns::example::*;
+use crate::key::NodeId;
 use rand::SeedableRng;
 use std::collections::BTreeSet;
-use std::sync::LazyLock;
-
-/// TXT records by names.
-#[derive(Clone, Default)]
-struct Zone(HashMap<String, Vec<String>>);
-
-fn key(number: u16) -> NodeKey {
-    NodeKey::new(B256::left_padding_from(&(number + 1).to_be_bytes())).unwrap()
-}
-
-fn url_of(key: &NodeKey, domain: &str) -> ListUrl {
-    let mut compressed = [0; 33];
-    compressed[0] = 2 + (key.id().0[63] & 1);
-    compressed[1..].copy_from_slice(&key.id().0[..32]);
-    let key = BASE32_NOPAD.encode(&compressed);
-    format!("enrtree://{key}@{domain}").parse().unwrap()
-}
-
-/// Records of the first hundred keys, signed once: each signature is another one.
-fn record_text(number: usize) -> String {
-    static RECORDS: LazyLock<Vec<String>> = LazyLock::new(|| {
-        let entries = RecordEntries::default();
-        let records = (0..100).map(|number| Record::sign(&key(number), 1, &entries));
-        records.map(|record| record.unwrap().to_string()).collect()
-    });
-    RECORDS[number].clone()
-}
-
-impl Zone {
-    fn put(&mut self, domain: &str, text: String) -> EntryName {
-        let name = EntryName::of(&text);
-        self.0.insert(format!("{name}.{domain}"), vec![text]);
-        name
-    }
-
-    /// A tree of branches of three over these texts.
-    fn put_tree(&mut self, domain: &str, texts: Vec<String>) -> EntryName {
-        let mut names: Vec<_> = texts
-            .into_iter()
-            .map(|text| self.put(domain, text))
-            .collect();
-        loop {
-            let branches = names.chunks(3).map(|names| {
-                let names: Vec<String> = names.iter().map(EntryName::to_string).collect();
-                format!("enrtree-branch:{}", names.join(","))
-            });
-            let branches: Vec<String> = branches.collect();
-            match &branches[..] {
-                [] => return self.put(domain, "enrtree-branch:".into()),
-                [root] => return self.put(domain, root.clone()),
-                _ => {
-                    names = branches
-                        .into_iter()
-                        .map(|text| self.put(domain, text))
-                        .collect()
-                }
-            }
-        }
-    }
-
-    fn put_list(
-        &mut self,
-        key: &NodeKey,
-        domain: &str,
-        seq: u64,
-        records: Vec<String>,
-        links: Vec<String>,
-    ) {
-        let (e, l) = (self.put_tree(domain, records), self.put_tree(domain, links));
-        let signed = format!("enrtree-root:v1 e={e} l={l} seq={seq}");
-        let signature = BASE64URL_NOPAD.encode(&key.sign(&keccak256(&signed)));
-        let texts = ["v=spf1 -all".into(), format!("{signed} sig={signature}")];
-        self.0.insert(domain.into(), texts.into());
-    }
-}
 
 /// A walk: what was found, and what was asked at which time.
 #[derive(Default)]
@@ -114,7 +35,7 @@ fn walk(tree: &mut DnsTree, zone: &Zone, times_ms: std::ops::Range<u64>, is_want
                         tree.failed(&query, now_ms);
                         None
                     }
-                    Some(texts) => match tree.answer(&query, texts, now_ms, is_wanting) {
+                    Some(texts) => match tree.answer(&query, texts, now_ms) {
                         Ok(record) => record,
                         Err(error) => {
                             walk.errors.push(error);
@@ -133,15 +54,6 @@ fn tree(urls: Vec<ListUrl>) -> DnsTree {
     DnsTree::new(urls, SmallRng::seed_from_u64(1))
 }
 
-fn ids(numbers: std::ops::Range<u16>) -> BTreeSet<NodeId> {
-    numbers.map(|number| key(number).id()).collect()
-}
-
-fn records(numbers: std::ops::Range<usize>) -> Vec<String> {
-    numbers.map(record_text).collect()
-}
-
-const DOMAIN: &str = "list.example.org";
 const MINUTE_MS: u64 = 60_000;
 
 #[test]
@@ -292,10 +204,89 @@ fn texts_of_a_file_save_all_queries_but_that_of_the_root() {
     let urls = vec![url_of(&key(999), DOMAIN)];
     let mut first = tree(urls.clone());
     walk(&mut first, &zone, 0..10 * MINUTE_MS, true);
-    let saved: Vec<String> = first.texts().map(str::to_owned).collect();
+    let saved: Vec<String> = first.lines().collect();
     let mut second = tree(urls);
     second.restore(saved);
     let walk = walk(&mut second, &zone, 0..MINUTE_MS, true);
     assert_eq!(walk.found.len(), 20);
     assert_eq!(walk.asked.len(), 1);
+}
+
+#[test]
+fn with_a_saved_root_a_node_that_resolves_nothing_finds_what_is_saved() {
+    let mut zone = Zone::default();
+    zone.put_list(&key(999), DOMAIN, 3, records(0..20), Vec::new());
+    let urls = vec![url_of(&key(999), DOMAIN)];
+    let mut first = tree(urls.clone());
+    walk(&mut first, &zone, 0..10 * MINUTE_MS, true);
+    let saved: Vec<String> = first.lines().collect();
+    let mut second = tree(urls.clone());
+    second.restore(saved.clone());
+    let found = walk(&mut second, &Zone::default(), 0..MINUTE_MS, true).found;
+    assert_eq!(found.len(), 20);
+    assert_eq!(found.into_iter().collect::<BTreeSet<_>>(), ids(0..20));
+
+    // The number of the saved root holds against an older one, and the root of another domain is not taken.
+    let (mut old, mut third) = (Zone::default(), tree(urls));
+    old.put_list(&key(999), DOMAIN, 2, records(0..20), Vec::new());
+    third.restore(saved.clone());
+    let errors = walk(&mut third, &old, 0..MINUTE_MS, true).errors;
+    assert!(matches!(
+        errors[0],
+        AnswerError::Old {
+            got: 2,
+            known: 3,
+            ..
+        }
+    ));
+    let mut other = tree(vec![url_of(&key(999), "other.example.org")]);
+    other.restore(saved);
+    assert_eq!(other.lists[0].root, None);
+}
+
+#[test]
+fn an_hour_without_a_resolver_costs_at_most_30_queries_and_loses_no_record() {
+    let mut zone = Zone::default();
+    zone.put_list(&key(999), DOMAIN, 1, records(0..50), Vec::new());
+    let mut tree = tree(vec![url_of(&key(999), DOMAIN)]);
+    let first = walk(&mut tree, &zone, 0..5_000, true);
+    let dark = walk(&mut tree, &Zone::default(), 5_000..65 * MINUTE_MS, true);
+    assert!(dark.asked.len() <= 30, "{:?}", dark.asked);
+    let rest = walk(&mut tree, &zone, 65 * MINUTE_MS..180 * MINUTE_MS, true);
+    let found = first.found.into_iter().chain(rest.found);
+    assert_eq!(found.collect::<BTreeSet<_>>(), ids(0..50));
+}
+
+#[test]
+fn a_root_of_3_hours_is_asked_for_as_soon_as_records_are_wanted() {
+    let mut zone = Zone::default();
+    zone.put_list(&key(999), DOMAIN, 1, records(0..5), Vec::new());
+    let mut tree = tree(vec![url_of(&key(999), DOMAIN)]);
+    let idle = walk(&mut tree, &zone, 0..180 * MINUTE_MS, false);
+    assert_eq!(idle.asked.len(), 1);
+    let wanting = walk(&mut tree, &zone, 180 * MINUTE_MS..181 * MINUTE_MS, true);
+    assert_eq!(wanting.asked[0].1, DOMAIN);
+    assert_eq!(wanting.found.len(), 5);
+}
+
+#[test]
+fn the_memory_of_entries_is_bounded_in_their_number_and_bytes() {
+    let mut tree = tree(Vec::new());
+    tree.restore((0..3 * MAX_CACHED).map(|number| format!("enr:{number}")));
+    assert!(tree.cache.len() <= MAX_CACHED);
+    let long = |number: u64| format!("enr:{number:04000}");
+    tree.restore((0..5_000).map(long));
+    let bytes: usize = tree.cache.values().map(String::len).sum();
+    assert_eq!(bytes, tree.cached_bytes);
+    assert!(bytes <= MAX_CACHED_BYTES);
+}
+
+#[test]
+fn fifteen_lists_that_can_not_be_resolved_do_not_hold_up_the_one_that_can() {
+    let mut zone = Zone::default();
+    let links = (0..40).map(|number| url_of(&key(number), &format!("l{number}.org")).to_string());
+    zone.put_list(&key(999), DOMAIN, 1, records(0..50), links.collect());
+    let mut tree = tree(vec![url_of(&key(999), DOMAIN)]);
+    let walk = walk(&mut tree, &zone, 0..4 * MINUTE_MS, true);
+    assert_eq!(walk.found.into_iter().collect::<BTreeSet<_>>(), ids(0..50));
 }
