@@ -5,7 +5,7 @@
 
 use super::Room;
 use crate::wire::{Answer, Request, RequestKind};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use tokio::sync::oneshot;
 
 /// Most open requests to one peer; what asks more is wrong.
@@ -52,6 +52,8 @@ struct Open {
 pub(super) struct Pending {
     next_id: u64,
     open: HashMap<u64, Open>,
+    /// Of which kinds there ever was a request.
+    asked: HashSet<RequestKind>,
     /// The connection ended.
     is_closed: bool,
 }
@@ -72,6 +74,7 @@ impl Pending {
         let (sender, receiver) = oneshot::channel();
         let id = self.next_id;
         self.next_id += 1;
+        self.asked.insert(request.kind());
         let open = Open {
             kind: request.kind(),
             most: request.most_items(),
@@ -104,6 +107,11 @@ impl Pending {
         // The asker may have given it up.
         let _ = open.sender.send(Ok(answer));
         Ok(())
+    }
+
+    /// Whether an answer of this kind may come, be it late.
+    pub(super) fn has_asked(&self, kind: RequestKind) -> bool {
+        self.asked.contains(&kind)
     }
 
     pub(super) fn is_closed(&self) -> bool {

@@ -16,7 +16,11 @@ use super::{
     GossipContent, GossipEvent, InboundRequest, Origin, Peer, PeerChannels, PeerEvent, PeerInfo,
 };
 use crate::rlpx::hello as base;
-use crate::rlpx::{DisconnectReason, Message, MessageReader, MessageWriter, Session, SessionError};
+use crate::rlpx::{
+    DisconnectReason, MAX_EARLY_BYTES, MAX_MESSAGE_BYTES, Message, MessageReader, MessageWriter,
+    Session, SessionError,
+};
+use crate::wire::limits::{MAX_SMALL_BYTES, MAX_TRANSACTIONS_BYTES};
 use crate::wire::{
     Announcement, Answer, BlockRange, EthVersion, Request, RequestKind, Status, StatusError,
     decode_transactions, footprint, no_node_data, number,
@@ -202,7 +206,11 @@ impl Early<'_> {
             return Ok((reader.next_early().await?, Room::default()));
         }
         let size = reader.next_size().await?;
-        read_message(reader, size, self.budget).await
+        let most = |id| match self.link.has(id) {
+            true => MAX_MESSAGE_BYTES,
+            false => MAX_EARLY_BYTES,
+        };
+        read_message(reader, size, self.budget, most).await
     }
 }
 
@@ -302,16 +310,32 @@ struct Inbound<'s> {
     budget: &'s PeerBudget,
 }
 
+impl Inbound<'_> {
+    /// Most bytes of the message with this number on the connection. Only what was asked for is large, and blocks before the Merge.
+    fn most_bytes(&self, id: u8) -> usize {
+        if self.link.has(id) {
+            return MAX_MESSAGE_BYTES;
+        }
+        let number = id.checked_sub(self.eth.offset);
+        let asked = number.and_then(RequestKind::of_answer);
+        match number {
+            _ if asked.is_some_and(|kind| self.peer.pending().has_asked(kind)) => MAX_MESSAGE_BYTES,
+            Some(number::NEW_BLOCK) if !self.channels.chain.borrow().is_merged => MAX_MESSAGE_BYTES,
+            Some(number::TRANSACTIONS) => MAX_TRANSACTIONS_BYTES,
+            _ => MAX_SMALL_BYTES,
+        }
+    }
+}
+
 async fn read<R: AsyncRead + Unpin, F: Future>(
     reader: &mut MessageReader<R>,
     inbound: &Inbound<'_>,
     on_event: &impl Fn(PeerEvent) -> F,
 ) -> PeerError {
     let places = Arc::new(Semaphore::new(OPEN_REQUESTS));
-    let outbox = &inbound.peer.outbox;
     let (mut meters, start) = (Meters::default(), Instant::now());
     loop {
-        let (message, room) = match next_message(reader, inbound.budget, outbox).await {
+        let (message, room) = match next_message(reader, inbound).await {
             Ok(message) => message,
             Err(error) => return error,
         };
@@ -357,23 +381,27 @@ struct Read<'r> {
 /// Waits for a message, and for room for it. A silent peer is pinged, then cut.
 async fn next_message<R: AsyncRead + Unpin>(
     reader: &mut MessageReader<R>,
-    budget: &PeerBudget,
-    outbox: &Outbox,
+    inbound: &Inbound<'_>,
 ) -> Result<(Message, Room), PeerError> {
-    let size = next_size(reader, outbox).await?;
-    read_message(reader, size, budget).await
+    let size = next_size(reader, &inbound.peer.outbox).await?;
+    read_message(reader, size, inbound.budget, |id| inbound.most_bytes(id)).await
 }
 
-/// Reads a message whose head has come, when there is room for it.
+/// Reads a message whose head has come, when there is room for it. One of more bytes than `most` says is not decompressed.
 async fn read_message<R: AsyncRead + Unpin>(
     reader: &mut MessageReader<R>,
     size: usize,
     budget: &PeerBudget,
+    most: impl Fn(u8) -> usize,
 ) -> Result<(Message, Room), PeerError> {
     let frame_room = budget.frame(size).await;
     let frame = timeout(READ_TIMEOUT, reader.frame(size)).await;
     let frame = frame.map_err(|_| PeerError::Silent)??;
-    let room = budget.message(frame.message_bytes()).await;
+    let bytes = frame.message_bytes();
+    if bytes > most(frame.id()) {
+        return Err(SessionError::TooLarge { bytes }.into());
+    }
+    let room = budget.message(bytes).await;
     let message = frame.message()?;
     drop(frame_room);
     Ok((message, room))

@@ -44,9 +44,7 @@ pub enum SessionError {
     #[error(transparent)]
     Frame(#[from] FrameError),
     /// A message is larger than allowed.
-    #[error(
-        "a message of {bytes} bytes, at most {MAX_MESSAGE_BYTES} are read, {MAX_EARLY_BYTES} before the status"
-    )]
+    #[error("a message of {bytes} bytes, more than one of its kind may have here")]
     TooLarge {
         /// Its size as it says.
         bytes: usize,
@@ -395,6 +393,11 @@ pub struct Frame {
 }
 
 impl Frame {
+    /// The message's number on the connection.
+    pub fn id(&self) -> u8 {
+        self.id
+    }
+
     /// Bytes of the message, as the frame says.
     pub fn message_bytes(&self) -> usize {
         self.bytes

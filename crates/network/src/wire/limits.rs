@@ -14,5 +14,9 @@ pub const MAX_REQUESTED: usize = 16_384;
 pub const MAX_ANNOUNCED: usize = 4096;
 /// Most transactions in one message; more are a breach of the protocol.
 pub const MAX_TRANSACTIONS: usize = 5000;
+/// Most bytes of a message of transactions that are not an answer. Other clients send 1 MiB at most, if not one transaction.
+pub const MAX_TRANSACTIONS_BYTES: usize = 2 << 20;
+/// Most bytes of a request, an announcement or any other message that is small: 16,384 hashes take half of it.
+pub const MAX_SMALL_BYTES: usize = 1 << 20;
 /// Bytes of one cell of a blob (EIP-7594).
 pub const CELL_BYTES: usize = 2048;

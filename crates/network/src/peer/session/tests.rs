@@ -182,6 +182,40 @@ async fn messages_that_break_the_protocol_end_the_connection() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn only_what_was_asked_for_may_be_large_and_the_rest_is_not_decompressed() {
+    const BODIES: u8 = number::GET_BLOCK_BODIES + 1;
+    let zeros = |bytes| vec![0; bytes];
+    for (number, most, has_asked) in [
+        (number::TRANSACTIONS, MAX_TRANSACTIONS_BYTES, false),
+        (number::GET_BLOCK_BODIES, MAX_SMALL_BYTES, false),
+        (number::NEW_BLOCK, MAX_SMALL_BYTES, false),
+        (BODIES, MAX_SMALL_BYTES, false),
+        (BODIES, MAX_MESSAGE_BYTES - 1, true),
+    ] {
+        for bytes in [most, most + 1] {
+            let all = EthVersion::ALL;
+            let (a, mut b) = sessions(&all, &all).await;
+            let mut a = Side::start(a, 2, chain());
+            let status = chain().status(EthVersion::Eth72).encode();
+            b.writer.send(base::FIRST_SHARED, &status).await.unwrap();
+            let peer = a.peer().await;
+            let request = Request::Bodies(vec![B256::ZERO]);
+            let _asked = has_asked.then(|| peer.ask(&request).unwrap());
+            let id = base::FIRST_SHARED + number;
+            b.writer.send(id, &zeros(bytes)).await.unwrap();
+            let error = a.ended.await.unwrap();
+            let is_refused = matches!(error, PeerError::Session(SessionError::TooLarge { bytes: got }) if got == bytes);
+            assert_eq!(
+                is_refused,
+                bytes > most && !has_asked,
+                "{number} {bytes}: {error}"
+            );
+            assert_eq!(error.reason(), DisconnectReason::ProtocolBreach);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_silent_peer_is_pinged_after_15_seconds_and_cut_after_30() {
     let all = EthVersion::ALL;
     let (a, mut b) = sessions(&all, &all).await;
