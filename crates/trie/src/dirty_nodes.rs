@@ -246,15 +246,15 @@ impl<'a> DirtyNodes<'a> {
         index
     }
 
-    /// Ends a part that is a whole trie, whose root is now `root`.
-    pub(crate) fn add_root(&mut self, was_stored: bool, root: Option<NewNode<'_>>) {
-        if let Some(NewNode::Inner(built)) = root {
+    /// Ends a part whose top, `depth` nibbles down, is now `top`: that of a whole trie, or of a subtrie that is only to be hashed.
+    pub(crate) fn add_top(&mut self, depth: usize, was_stored: bool, top: Option<NewNode<'_>>) {
+        if let Some(NewNode::Inner(built)) = top {
             self.add(Path::EMPTY, was_stored, built, ParentLink::TOP);
             return;
         }
-        if let Some(NewNode::Leaf(leaf)) = root {
+        if let Some(NewNode::Leaf(leaf)) = top {
             let mut rlp = Vec::new();
-            encode_leaf(&leaf.key, 0, &leaf.value, &mut rlp);
+            encode_leaf(&leaf.key, depth, &leaf.value, &mut rlp);
             self.outcome().root = NodeRef::Leaf(keccak256(&rlp)).into();
         }
         if was_stored {
@@ -268,7 +268,7 @@ impl<'a> DirtyNodes<'a> {
         (self.rows)(owner, &path, None);
     }
 
-    /// Hashes all nodes. All parts must be whole tries.
+    /// Hashes all nodes, the tops of all parts too.
     pub(crate) fn hash(mut self) -> Vec<PartOutcome<'static>> {
         self.hash_all();
         self.outcomes

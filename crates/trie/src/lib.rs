@@ -17,6 +17,7 @@
 //! | `cpu_cache` | nodes brought into the CPU's caches |
 //! | `find` | lookup of one key |
 //! | `proof` | Merkle proofs |
+//! | `range` | ranges of leaves, checked against a root |
 //! | `builder` | [`TrieBuilder`]: a trie from leaves in key order |
 //! | `ordered` | roots of lists |
 //! | `witness` | [`WitnessState`]: a state in a witness |
@@ -33,6 +34,7 @@ mod ordered;
 mod parallel;
 mod path;
 mod proof;
+mod range;
 mod trie;
 mod update;
 mod view;
@@ -48,6 +50,7 @@ pub use ordered::{OrderedTrie, ordered_root};
 pub use parallel::{EmitRow, UpdateOptions, update_tries};
 pub use path::Path;
 pub use proof::{ProofError, prove, verify_proof};
+pub use range::{RangeError, verify_range};
 pub use trie::{PathEnd, Trie};
 pub use update::{LeafUpdate, TrieUpdate};
 pub use view::{Owner, TrieView};

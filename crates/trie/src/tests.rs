@@ -18,7 +18,7 @@ mod published;
 
 /// One trie as a disk keeps it: rows by path, leaves by key.
 #[derive(Debug, Default)]
-struct Disk {
+pub(crate) struct Disk {
     rows: BTreeMap<Path, Vec<u8>>,
     leaves: BTreeMap<Path, Vec<u8>>,
     leaf_reads: AtomicUsize,
@@ -52,7 +52,7 @@ impl TrieView for Disk {
 }
 
 impl Disk {
-    fn built(leaves: &BTreeMap<Path, Vec<u8>>) -> (B256, Self) {
+    pub(crate) fn built(leaves: &BTreeMap<Path, Vec<u8>>) -> (B256, Self) {
         let mut rows = BTreeMap::new();
         let mut sink = |path: &Path, row: &[u8]| {
             assert_eq!(

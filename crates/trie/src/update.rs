@@ -23,10 +23,12 @@ use crate::dirty_nodes::{
     DirtyNodes, Leaf, NewInnerNode, NewNode, PartOutcome, PendingChildren, RowFn,
 };
 use crate::path::common_prefix;
-use crate::view::{fault_key, segment};
+use crate::view::{NoNodes, fault_key, segment};
 use crate::{Branch, Extension, MalformedNode, Node, NodeRef, Owner, Path, Trie, TrieView};
-use niwaki_primitives::Fault;
+use alloy_primitives::B256;
+use niwaki_primitives::{EMPTY_ROOT_HASH, Fault};
 use std::borrow::Cow;
+use std::ops::Range;
 
 /// A changed leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +80,7 @@ impl Source<'_> {
             let top = merge.resolve(&Path::EMPTY, root, update.leaves)?;
             let was_stored = !matches!(top, None | Some(Node::Leaf { .. }));
             let root = merge.merge(Path::EMPTY, top, update.leaves)?;
-            dirty.add_root(was_stored, root);
+            dirty.add_top(0, was_stored, root);
         }
         for (update, outcome) in updates.iter_mut().zip(dirty.hash()) {
             update.trie.replace_with(outcome);
@@ -117,10 +119,33 @@ impl Source<'_> {
         dirty.begin(owner);
         let mut merge = Merge::new(self.view, owner, &mut dirty);
         let root = merge.rebuild(Path::EMPTY, branch, tops)?;
-        dirty.add_root(true, root);
+        dirty.add_top(0, true, root);
         let outcome = dirty.hash().pop();
         Ok(outcome.expect("one part was begun"))
     }
+}
+
+/// The hash of each subtrie that some of `leaves` make up: so many nibbles down, of these leaves, at least one, which share as many.
+/// Values are taken out of the leaves.
+pub(crate) fn subtrie_hashes(
+    leaves: &mut [Leaf<'_>],
+    subtries: impl Iterator<Item = (usize, Range<usize>)>,
+) -> Vec<B256> {
+    let mut no_rows = |_: &Owner, _: &Path, _: Option<&[u8]>| {};
+    let mut dirty = DirtyNodes::new(0, &mut no_rows);
+    for (depth, range) in subtries {
+        dirty.begin(None);
+        let mut merge = Merge::new(&NoNodes, None, &mut dirty);
+        let top = merge.build_subtrie(depth, &mut leaves[range]);
+        dirty.add_top(depth, false, top);
+    }
+    let outcomes = dirty.hash().into_iter();
+    outcomes
+        .map(|outcome| match outcome.root.reference {
+            NodeRef::Hash(hash) | NodeRef::Leaf(hash) => hash,
+            NodeRef::Empty | NodeRef::Inline(_) => EMPTY_ROOT_HASH,
+        })
+        .collect()
 }
 
 struct Merge<'a, 'b> {

@@ -26,6 +26,22 @@ pub trait TrieView: Sync {
     fn leaf(&self, owner: &Owner, path: &Path, hash: &B256) -> Result<Node, Fault>;
 }
 
+/// A store without nodes, for tries that are built from leaves alone.
+pub(crate) struct NoNodes;
+
+impl TrieView for NoNodes {
+    fn node(&self, _: &Owner, _: &Path, _: &B256) -> Result<Option<Node>, Fault> {
+        Ok(None)
+    }
+
+    fn leaf(&self, owner: &Owner, path: &Path, _: &B256) -> Result<Node, Fault> {
+        Err(Fault::Missing {
+            segment: segment(owner),
+            key: fault_key(owner, path),
+        })
+    }
+}
+
 /// The name of `owner`'s trie in a [`Fault`].
 pub(crate) fn segment(owner: &Owner) -> &'static str {
     match owner {
