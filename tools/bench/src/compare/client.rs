@@ -182,7 +182,14 @@ impl Setup {
                 command.arg(&self.genesis);
                 command.args(["--engine-rpc-port", &engine]);
                 command.args(["--engine-jwt-secret", "secret"]);
-                command.arg("--p2p-enabled=false");
+                // Alone, unless the caller's flags say how it meets peers.
+                if !self
+                    .flags
+                    .iter()
+                    .any(|flag| flag.starts_with("--p2p-enabled"))
+                {
+                    command.arg("--p2p-enabled=false");
+                }
                 command.args(["--metrics-enabled", "--metrics-port", &other]);
                 // The pool accepts the chain's transactions whatever their fees.
                 command.args(["--rpc-tx-feecap=0", "--tx-pool-min-gas-price=0"]);
