@@ -27,13 +27,13 @@ mod task;
 mod upnp;
 
 use crate::address::is_public;
-use crate::discovery::reach::{Origin, Ports, Reach};
+use crate::discovery::reach::{Origin, Reach};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
-use tracing::warn;
+use tracing::{info, warn};
 
+use task::{LocalNetwork, NatConfig};
 pub(crate) use task::{Nat, NatEvent, NatHandle};
-use task::{NatConfig, Surroundings};
 
 /// How long a router may take to answer one question.
 const ANSWER: Duration = Duration::from_secs(3);
@@ -43,12 +43,14 @@ const ANSWER: Duration = Duration::from_secs(3);
 pub enum NatMethod {
     /// It asks no router.
     None,
-    /// In a container as `Docker`. Else, behind a private address, it asks the router by UPnP and by NAT-PMP.
+    /// In a container it takes a public address of the name `HOST_IP`, as `Docker` does. Without one, and outside of containers, it
+    /// asks the router by UPnP and by NAT-PMP if this machine's address is private.
     #[default]
     Auto,
-    /// It asks the router by UPnP.
+    /// It asks the router by UPnP: the first device that says it is one.
     Upnp,
-    /// The name `HOST_IP` has the address of the container's host, and the variable `HOST_PORT_30303` the host's port for 30303.
+    /// The name `HOST_IP` in `/etc/hosts` has the address of the container's host, and the variable `HOST_PORT_30303` the host's port
+    /// for 30303.
     Docker,
 }
 
@@ -78,7 +80,9 @@ enum NatError {
     #[error("the router refuses: {0}")]
     Refused(String),
     #[error("the router's own address {0} is no public one: another router is in front of it")]
-    Inner(IpAddr),
+    BehindAnotherRouter(Ipv4Addr),
+    #[error("{0} answers, which is not the default gateway; --nat-method=UPNP takes any device")]
+    NotTheGateway(IpAddr),
     #[error("{0}")]
     Io(String),
 }
@@ -97,24 +101,15 @@ enum Router {
 }
 
 impl Router {
-    fn name(&self) -> &'static str {
-        match self {
-            Self::Pmp(_) => "NAT-PMP",
-            Self::Upnp(_) => "UPnP",
-        }
-    }
-
     /// The address that others see, if they can see it.
     async fn address(&self) -> Result<Ipv4Addr, NatError> {
         let ip = match self {
             Self::Pmp(pmp) => pmp.address().await,
             Self::Upnp(upnp) => upnp.address().await,
         }?;
-        // Shared addresses (RFC 6598) are those behind a provider's router.
-        let is_shared = matches!(ip.octets(), [100, 64..=127, ..]);
-        match is_public(ip.into()) && !is_shared {
+        match is_public(ip.into()) {
             true => Ok(ip),
-            false => Err(NatError::Inner(ip.into())),
+            false => Err(NatError::BehindAnotherRouter(ip)),
         }
     }
 
@@ -146,54 +141,69 @@ impl Router {
 ///
 /// # Panics
 /// Outside of a tokio runtime.
-pub(crate) async fn begin(
+pub(crate) fn begin(
     method: NatMethod,
     interface: Option<Ipv4Addr>,
     reach: &mut Reach,
 ) -> Option<Nat> {
     let interface = interface.filter(|ip| !ip.is_loopback())?;
     let ports = reach.bound(false)?;
-    let is_docker =
-        method == NatMethod::Docker || method == NatMethod::Auto && docker::is_container();
-    if is_docker {
-        learn_of_host(method, ports, reach).await;
-    }
-    let is_given = reach
-        .best(false)
-        .is_some_and(|(origin, _)| origin == Origin::Given);
-    let asks = match method {
-        NatMethod::None | NatMethod::Docker => false,
-        NatMethod::Auto => !is_given,
-        NatMethod::Upnp => true,
-    };
-    asks.then(|| {
+    let is_told = method == NatMethod::Docker || docker::is_container();
+    let host = is_told.then(|| docker::Host::read(ports));
+    asks_router(method, host, reach).then(|| {
         task::start(NatConfig {
             asks_pmp: method == NatMethod::Auto,
             asks_upnp: true,
-            // Who asks for UPnP has a router, whatever the addresses look like.
+            takes_any_device: method == NatMethod::Upnp,
+            // With UPNP the operator says that there is a router, whatever the addresses look like.
             skips_public: method == NatMethod::Auto,
             ports,
-            surroundings: Surroundings::of_this_machine(interface),
+            network: LocalNetwork::of_this_machine(interface),
         })
     })
 }
 
-/// Learns the address and the ports of a container's host. An address that the operator gave stays.
-async fn learn_of_host(method: NatMethod, ports: Ports, reach: &mut Reach) {
-    let given = reach
-        .best(false)
-        .filter(|(origin, _)| *origin == Origin::Given);
-    let ip = match given {
-        Some((_, given)) => Some(given.ip),
-        None => docker::host_ip().await,
-    };
-    match ip {
-        Some(ip) => reach.learn(Origin::Given, ip, docker::outer_ports(ports)),
-        None if method == NatMethod::Docker => warn!(
-            "No address of the container's host: the name HOST_IP has none. Start the container with \
+/// Learns what a container tells of its host, if the method says so, and decides whether a router is asked.
+fn asks_router(method: NatMethod, host: Option<docker::Host>, reach: &mut Reach) -> bool {
+    match method {
+        NatMethod::None => false,
+        NatMethod::Upnp => true,
+        NatMethod::Docker => {
+            learn_of_host(method, host.unwrap_or_default(), reach);
+            false
+        }
+        NatMethod::Auto => {
+            if let Some(host) = host {
+                learn_of_host(method, host, reach);
+            }
+            given_ip(reach).is_none()
+        }
+    }
+}
+
+fn given_ip(reach: &Reach) -> Option<IpAddr> {
+    let best = reach.best(false);
+    let given = best.filter(|(origin, _)| *origin == Origin::Given)?;
+    Some(given.1.ip)
+}
+
+/// Learns the address and the ports of a container's host. An address that the operator gave stays. Unless DOCKER was chosen, only
+/// a public address is taken.
+fn learn_of_host(method: NatMethod, host: docker::Host, reach: &mut Reach) {
+    let is_chosen = method == NatMethod::Docker;
+    let told = host.ip.map(IpAddr::V4);
+    let taken = told.filter(|ip| is_chosen || is_public(*ip));
+    if let Some(ip) = given_ip(reach).or(taken) {
+        reach.learn(Origin::Given, ip, host.ports);
+    } else if let Some(ip) = told {
+        info!(
+            "The name HOST_IP has the address {ip}, which is no public one: --nat-method=DOCKER takes it, AUTO does not"
+        );
+    } else if is_chosen {
+        warn!(
+            "No address of the container's host: /etc/hosts has none with the name HOST_IP. Start the container with \
              --add-host=HOST_IP:<address>, or set --p2p-host"
-        ),
-        None => {}
+        );
     }
 }
 

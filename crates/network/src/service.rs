@@ -102,7 +102,7 @@ struct Shared {
     protocols: Vec<Protocol>,
     stats: Arc<Stats>,
     net_restrict: NetRestrict,
-    /// Whether a connection came in from a public address.
+    /// Whether a node connected from a public address and said Hello.
     is_reached: AtomicBool,
 }
 
@@ -314,7 +314,7 @@ impl Network {
         report.recv_timeout(REPORT_TIMEOUT).unwrap_or_default()
     }
 
-    /// Ends all connections and closes what a router opened, which takes a second at most.
+    /// Ends all connections and closes what a router opened, which takes two seconds at most.
     pub async fn stop(&self) {
         let connections = async {
             let _ = self.inputs.send(actor::Input::Stop).await;

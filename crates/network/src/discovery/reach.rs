@@ -62,7 +62,14 @@ impl Family {
         self.bound?;
         let all = [Origin::Given, Origin::Mapped, Origin::Voted, Origin::Local];
         let mut known = all.into_iter().zip(self.known);
-        known.find_map(|(origin, known)| Some((origin, known?)))
+        let (origin, best) = known.find_map(|(origin, known)| Some((origin, known?)))?;
+        Some((origin, self.mapped_for(best).unwrap_or(best)))
+    }
+
+    /// What a router opened at the same address, if no other ports than our own are known there.
+    fn mapped_for(&self, known: Reachable) -> Option<Reachable> {
+        let mapped = self.known.get(Origin::Mapped as usize).copied()??;
+        (mapped.ip == known.ip && self.bound == Some(known.ports)).then_some(mapped)
     }
 }
 
@@ -220,6 +227,24 @@ mod tests {
         reach.forget(Origin::Mapped, false);
         let (origin, best) = reach.best(false).unwrap();
         assert_eq!((origin, best.ip), (Origin::Voted, ip("8.8.8.7")));
+    }
+
+    #[test]
+    fn the_ports_that_a_router_opened_hold_for_a_given_address_if_it_is_the_same() {
+        let outer = Ports { tcp: 5, udp: 6 };
+        let ports = |given: Ports, mapped| {
+            let mut reach = Reach::default();
+            reach.bind(false, PORTS);
+            reach.learn(Origin::Given, ip("9.9.9.9"), given);
+            reach.learn(Origin::Mapped, ip(mapped), outer);
+            let (origin, best) = reach.best(false).unwrap();
+            assert_eq!((origin, best.ip), (Origin::Given, ip("9.9.9.9")));
+            best.ports
+        };
+        assert_eq!(ports(Ports::default(), "9.9.9.9"), outer);
+        assert_eq!(ports(Ports::default(), "8.8.8.8"), PORTS);
+        let given = Ports { tcp: 7, udp: 8 };
+        assert_eq!(ports(given, "9.9.9.9"), given);
     }
 
     #[test]

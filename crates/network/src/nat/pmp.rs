@@ -28,18 +28,16 @@ const FIRST_ANSWER: Duration = Duration::from_millis(250);
 const IS_ANSWER: u8 = 128;
 
 /// A gateway that may speak NAT-PMP.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Pmp {
-    /// Connected, so that it takes packets of the gateway alone.
-    socket: UdpSocket,
+    gateway: SocketAddr,
+    local: Ipv4Addr,
 }
 
 impl Pmp {
     /// A gateway, asked from an address of this machine.
-    pub(super) async fn new(gateway: SocketAddr, local: Ipv4Addr) -> Result<Self, NatError> {
-        let socket = UdpSocket::bind((local, 0)).await?;
-        socket.connect(gateway).await?;
-        Ok(Self { socket })
+    pub(super) fn new(gateway: SocketAddr, local: Ipv4Addr) -> Self {
+        Self { gateway, local }
     }
 
     /// The address that others see.
@@ -77,12 +75,15 @@ impl Pmp {
         read_mapping(&answer, inner).map(|_| ())
     }
 
-    /// Sends a question until its answer comes. Returns what follows the answer's time.
+    /// Sends a question until its answer comes. Returns what follows the answer's time. Each question has a socket of its own, which
+    /// takes packets of the gateway alone: a late answer to an earlier question reaches none.
     async fn ask(&self, request: &[u8]) -> Result<Vec<u8>, NatError> {
         let code = request.get(1).copied().unwrap_or_default();
+        let socket = UdpSocket::bind((self.local, 0)).await?;
+        socket.connect(self.gateway).await?;
         for number in 0..TRIES {
-            self.socket.send(request).await?;
-            let answer = timeout(FIRST_ANSWER * 2_u32.pow(number), self.receive(code));
+            socket.send(request).await?;
+            let answer = timeout(FIRST_ANSWER * 2_u32.pow(number), receive(&socket, code));
             match answer.await {
                 Ok(answered) => return answered,
                 Err(_late) => {}
@@ -90,23 +91,23 @@ impl Pmp {
         }
         Err(NatError::Silent)
     }
+}
 
-    /// The next packet that answers the question with this code.
-    async fn receive(&self, code: u8) -> Result<Vec<u8>, NatError> {
-        let mut buffer = [0; 32];
-        loop {
-            let length = match self.socket.recv(&mut buffer).await {
-                Ok(length) => length,
-                // Nothing listens there.
-                Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
-                    return Err(NatError::Silent);
-                }
-                Err(error) => return Err(error.into()),
-            };
-            let packet = buffer.get(..length).unwrap_or_default();
-            if let Some(answer) = read_answer(packet, code) {
-                return answer.map(<[u8]>::to_vec);
+/// The next packet that answers the question with this code.
+async fn receive(socket: &UdpSocket, code: u8) -> Result<Vec<u8>, NatError> {
+    let mut buffer = [0; 32];
+    loop {
+        let length = match socket.recv(&mut buffer).await {
+            Ok(length) => length,
+            // Nothing listens there.
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
+                return Err(NatError::Silent);
             }
+            Err(error) => return Err(error.into()),
+        };
+        let packet = buffer.get(..length).unwrap_or_default();
+        if let Some(answer) = read_answer(packet, code) {
+            return answer.map(<[u8]>::to_vec);
         }
     }
 }

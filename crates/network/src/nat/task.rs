@@ -1,6 +1,6 @@
 //! The task that looks for a router, has it open the ports, renews that, and closes them at the end.
 
-use super::{ANSWER, NatError, Opened, Router, SSDP, Transport, pmp, route, upnp};
+use super::{NatError, Router, SSDP, Transport, pmp, route, upnp};
 use crate::address::is_public;
 use crate::discovery::reach::{Ports, local_ip};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -12,6 +12,8 @@ use tracing::{debug, info};
 
 /// For how long a router is asked to open a port.
 const LEASE: Duration = Duration::from_secs(20 * 60);
+/// What is open counts as open for at least so long and at most [`LEASE`], whatever the router says.
+const MIN_LEASE: Duration = Duration::from_secs(60);
 /// Ports that are open without an end count as open for so long: the router may forget them.
 const PERMANENT: Duration = Duration::from_secs(40 * 60);
 /// After a renewal that failed.
@@ -20,7 +22,7 @@ const RENEW_AGAIN: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_secs(3 * 60);
 /// Without a router, it is looked for again so often.
 const LOOK_AGAIN: Duration = Duration::from_secs(30 * 60);
-/// How long the closing may take at the end.
+/// How long the closing of a port may take.
 const CLOSE: Duration = Duration::from_secs(1);
 /// Reports that may wait.
 const MAX_EVENTS: usize = 8;
@@ -36,18 +38,18 @@ pub(crate) enum NatEvent {
     Local(Ipv4Addr),
 }
 
-/// What the task finds around it.
-pub(super) struct Surroundings {
+/// The network in which this machine is.
+pub(super) struct LocalNetwork {
     /// The address of this machine.
     pub(super) local: Box<dyn Fn() -> Option<Ipv4Addr> + Send + Sync>,
-    /// Where NAT-PMP is answered.
-    pub(super) pmp: Box<dyn Fn() -> Option<SocketAddr> + Send + Sync>,
+    /// The default gateway, with its port for NAT-PMP.
+    pub(super) gateway: Box<dyn Fn() -> Option<SocketAddr> + Send + Sync>,
     /// Where UPnP is answered.
     pub(super) ssdp: SocketAddr,
 }
 
-impl Surroundings {
-    /// Those of a node that listens on this interface.
+impl LocalNetwork {
+    /// That of a node that listens on this interface.
     pub(super) fn of_this_machine(interface: Ipv4Addr) -> Self {
         let routed = || match local_ip(false) {
             Some(IpAddr::V4(ip)) => Some(ip),
@@ -59,7 +61,7 @@ impl Surroundings {
                 true => Box::new(routed),
                 false => Box::new(move || Some(interface)),
             },
-            pmp: Box::new(gateway),
+            gateway: Box::new(gateway),
             ssdp: SSDP,
         }
     }
@@ -71,11 +73,13 @@ pub(super) struct NatConfig {
     pub(super) asks_pmp: bool,
     /// Whether UPnP is tried.
     pub(super) asks_upnp: bool,
+    /// Whether any device may answer by UPnP; else the default gateway alone, where it is known.
+    pub(super) takes_any_device: bool,
     /// Whether no router is looked for while this machine has a public address.
     pub(super) skips_public: bool,
     /// Ours; 0 is not opened.
     pub(super) ports: Ports,
-    pub(super) surroundings: Surroundings,
+    pub(super) network: LocalNetwork,
 }
 
 /// The task as its owner has it.
@@ -95,7 +99,7 @@ pub(crate) struct NatHandle {
 }
 
 impl NatHandle {
-    /// Closes what is open, which takes a second at most.
+    /// Closes what is open, which takes two seconds at most.
     pub(crate) async fn stop(&self) {
         let _ = self.stop.try_send(());
         let _ = timeout(2 * CLOSE, self.stop.closed()).await;
@@ -116,10 +120,10 @@ pub(super) fn start(config: NatConfig) -> Nat {
     let (report, events) = mpsc::channel(MAX_EVENTS);
     let (stop, stopped) = mpsc::channel(1);
     let task = Task {
-        local: (config.surroundings.local)(),
+        local: (config.network.local)(),
         config,
         report,
-        held: None,
+        mapping: None,
         look_at: Some(Instant::now()),
         has_said: false,
     };
@@ -130,34 +134,102 @@ pub(super) fn start(config: NatConfig) -> Nat {
     }
 }
 
-/// What a router opened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Terms {
-    ip: Ipv4Addr,
-    /// The router's ports; 0 where ours is 0.
-    outer: Ports,
-    lease: Option<Duration>,
-}
-
-/// A router with what it has open for us.
+/// The ports that a router opens for us, or has open.
 #[derive(Debug)]
-struct Held {
+struct PortMapping {
     router: Router,
-    terms: Terms,
+    /// The address that others see.
+    ip: Ipv4Addr,
+    /// The router's ports that are open; 0 for none.
+    outer: Ports,
     renew_at: Instant,
-    /// When it closes by itself.
+    /// When the router closes them by itself.
     ends_at: Instant,
 }
 
-impl Held {
-    fn new(router: Router, terms: Terms) -> Self {
+impl PortMapping {
+    /// A router that has opened nothing yet.
+    fn new(router: Router) -> Self {
         let now = Instant::now();
-        let lease = terms.lease.unwrap_or(PERMANENT);
         Self {
             router,
-            terms,
-            renew_at: now + lease / 2,
-            ends_at: now + lease,
+            ip: Ipv4Addr::UNSPECIFIED,
+            outer: Ports::default(),
+            renew_at: now,
+            ends_at: now,
+        }
+    }
+
+    fn event(&self) -> NatEvent {
+        NatEvent::Mapped(self.ip, self.outer)
+    }
+
+    /// Has the router open ports for ours, or open them again. If one can't be opened, those that were open before stay so and
+    /// no other.
+    async fn open(&mut self, inner: Ports) -> Result<(), NatError> {
+        let before = self.outer;
+        let opened = self.open_each(inner).await;
+        let (kept, other) = match opened {
+            Ok(()) => (self.outer, before),
+            Err(_) => (before, self.outer),
+        };
+        self.close(inner, self.beside(kept, other)).await;
+        self.outer = kept;
+        opened
+    }
+
+    /// Each port counts as open as soon as the router says so: a stop may come in between.
+    async fn open_each(&mut self, inner: Ports) -> Result<(), NatError> {
+        let ip = self.router.address().await?;
+        let mut lease = None;
+        for transport in [Transport::Tcp, Transport::Udp] {
+            let (inner, outer) = match transport {
+                Transport::Tcp => (inner.tcp, &mut self.outer.tcp),
+                Transport::Udp => (inner.udp, &mut self.outer.udp),
+            };
+            if inner == 0 {
+                continue;
+            }
+            let wanted = if *outer == 0 { inner } else { *outer };
+            let opened = self.router.open(transport, inner, wanted, LEASE).await?;
+            *outer = opened.port;
+            lease = lease.into_iter().chain(opened.lease).min();
+        }
+        let lease = lease.map_or(PERMANENT, |lease| lease.clamp(MIN_LEASE, LEASE));
+        let now = Instant::now();
+        (self.ip, self.renew_at, self.ends_at) = (ip, now + lease / 2, now + lease);
+        Ok(())
+    }
+
+    /// Those of the `other` ports that are open besides the `kept` ones. For each of our ports NAT-PMP has one of the router's: a new
+    /// one replaces the old one.
+    fn beside(&self, kept: Ports, other: Ports) -> Ports {
+        let has_one = matches!(self.router, Router::Pmp(_));
+        let beside = |kept: u16, other: u16| match other == kept || (has_one && kept != 0) {
+            true => 0,
+            false => other,
+        };
+        Ports {
+            tcp: beside(kept.tcp, other.tcp),
+            udp: beside(kept.udp, other.udp),
+        }
+    }
+
+    /// Has the router close ports, TCP and UDP at the same time.
+    async fn close(&self, inner: Ports, outer: Ports) {
+        tokio::join!(
+            self.close_one(Transport::Tcp, inner.tcp, outer.tcp),
+            self.close_one(Transport::Udp, inner.udp, outer.udp),
+        );
+    }
+
+    async fn close_one(&self, transport: Transport, inner: u16, outer: u16) {
+        if outer == 0 {
+            return;
+        }
+        let closed = timeout(CLOSE, self.router.close(transport, inner, outer)).await;
+        if let Err(error) = closed.unwrap_or(Err(NatError::Silent)) {
+            debug!(%error, outer, "The router did not close a port");
         }
     }
 }
@@ -166,7 +238,7 @@ struct Task {
     config: NatConfig,
     report: mpsc::Sender<NatEvent>,
     local: Option<Ipv4Addr>,
-    held: Option<Held>,
+    mapping: Option<PortMapping>,
     /// When a router is looked for; `None` while there is one.
     look_at: Option<Instant>,
     /// That there is no router is said once.
@@ -181,17 +253,11 @@ impl Task {
                 () = self.wait_and_act() => {}
             }
         }
-        if let Some(held) = &self.held {
-            let _ = timeout(
-                CLOSE,
-                close(&held.router, self.config.ports, held.terms.outer),
-            )
-            .await;
-        }
+        self.close().await;
     }
 
     async fn wait_and_act(&mut self) {
-        let renew_at = self.held.as_ref().map(|held| held.renew_at);
+        let renew_at = self.mapping.as_ref().map(|mapping| mapping.renew_at);
         let due = renew_at.into_iter().chain(self.look_at).min();
         let poll_at = Instant::now() + POLL;
         sleep_until(due.map_or(poll_at, |due| due.min(poll_at))).await;
@@ -199,7 +265,7 @@ impl Task {
         let now = Instant::now();
         if self.look_at.is_some_and(|at| at <= now) {
             self.look().await;
-        } else if self.held.as_ref().is_some_and(|held| held.renew_at <= now) {
+        } else if renew_at.is_some_and(|at| at <= now) {
             self.renew().await;
         }
     }
@@ -210,7 +276,7 @@ impl Task {
 
     /// Another address means another place: what was open leads to the old one.
     async fn follow_local(&mut self) {
-        let local = (self.config.surroundings.local)();
+        let local = (self.config.network.local)();
         let Some(ip) = local.filter(|_| local != self.local) else {
             return;
         };
@@ -219,11 +285,20 @@ impl Task {
         self.lose().await;
     }
 
+    /// What is open is of no use any more. The router, if it still answers, closes it.
     async fn lose(&mut self) {
-        if self.held.take().is_some() {
+        if self.mapping.is_some() {
             self.send(NatEvent::Lost).await;
+            self.close().await;
+            self.mapping = None;
         }
         self.look_at = Some(Instant::now());
+    }
+
+    async fn close(&self) {
+        if let Some(mapping) = &self.mapping {
+            mapping.close(self.config.ports, mapping.outer).await;
+        }
     }
 
     /// Looks for a router and has it open the ports.
@@ -238,20 +313,14 @@ impl Task {
         let mut reasons = Vec::new();
         for (name, router) in self.routers(local).await {
             let opened = match router {
-                Ok(router) => {
-                    let ports = self.config.ports;
-                    let terms = open(&router, ports, ports).await;
-                    terms.map(|terms| Held::new(router, terms))
-                }
+                Ok(router) => self.open(router).await,
                 Err(error) => Err(error),
             };
             match opened {
-                Ok(held) => {
-                    let Terms { ip, outer, .. } = held.terms;
-                    debug!(%ip, ?outer, "The router opened this node's ports by {}", held.router.name());
-                    self.held = Some(held);
+                Ok(event) => {
+                    debug!(?event, "The router opened this node's ports by {name}");
                     self.look_at = None;
-                    self.send(NatEvent::Mapped(ip, outer)).await;
+                    self.send(event).await;
                     return;
                 }
                 Err(error) => reasons.push(format!("{name}: {error}")),
@@ -266,19 +335,31 @@ impl Task {
         }
     }
 
+    /// Has a router open the ports. The mapping is kept from the beginning, so that a stop meanwhile closes what is open.
+    async fn open(&mut self, router: Router) -> Result<NatEvent, NatError> {
+        let mapping = self.mapping.insert(PortMapping::new(router));
+        let opened = mapping.open(self.config.ports).await;
+        let event = mapping.event();
+        if opened.is_err() {
+            self.mapping = None;
+        }
+        opened.map(|()| event)
+    }
+
     /// The routers that may be there, asked side by side.
     async fn routers(&self, local: Ipv4Addr) -> Vec<(&'static str, Result<Router, NatError>)> {
-        let around = &self.config.surroundings;
+        let network = &self.config.network;
+        let gateway = (network.gateway)();
         let pmp = async {
-            let gateway = (around.pmp)().ok_or(NatError::Silent)?;
-            let pmp = pmp::Pmp::new(gateway, local).await?;
+            let pmp = pmp::Pmp::new(gateway.ok_or(NatError::Silent)?, local);
             // Whether anything answers.
             pmp.address().await?;
             Ok(Router::Pmp(pmp))
         };
+        let only = gateway.filter(|_| !self.config.takes_any_device);
+        let only = only.map(|gateway| gateway.ip());
         let upnp = async {
-            let found = timeout(ANSWER, upnp::Upnp::find(around.ssdp, local)).await;
-            let upnp = found.map_err(|_late| NatError::Silent)??;
+            let upnp = upnp::Upnp::find(network.ssdp, local, only).await?;
             Ok(Router::Upnp(Box::new(upnp)))
         };
         let (asks_pmp, asks_upnp) = (self.config.asks_pmp, self.config.asks_upnp);
@@ -303,30 +384,22 @@ impl Task {
 
     /// Has the ports opened again. What is open stays until its time is over, even if the router does not answer now.
     async fn renew(&mut self) {
-        let Some(held) = &self.held else {
+        let Some(mapping) = &mut self.mapping else {
             return;
         };
-        let before = held.terms;
-        let renewed = open(&held.router, self.config.ports, before.outer).await;
-        let Some(held) = self.held.take() else {
-            return;
-        };
-        match renewed {
-            Ok(terms) => {
-                self.held = Some(Held::new(held.router, terms));
-                if (terms.ip, terms.outer) != (before.ip, before.outer) {
-                    self.send(NatEvent::Mapped(terms.ip, terms.outer)).await;
-                }
-            }
-            Err(error) => {
-                debug!(%error, "The router did not renew this node's ports");
-                let renew_at = Instant::now() + RENEW_AGAIN;
-                let is_over = held.ends_at <= renew_at;
-                self.held = Some(Held { renew_at, ..held });
-                if is_over {
-                    self.lose().await;
-                }
-            }
+        let before = mapping.event();
+        let renewed = mapping.open(self.config.ports).await;
+        let event = mapping.event();
+        let mut is_over = false;
+        if let Err(error) = &renewed {
+            debug!(%error, "The router did not renew this node's ports");
+            mapping.renew_at = Instant::now() + RENEW_AGAIN;
+            is_over = mapping.ends_at <= mapping.renew_at;
+        }
+        if is_over {
+            self.lose().await;
+        } else if event != before {
+            self.send(event).await;
         }
     }
 }
@@ -334,53 +407,6 @@ impl Task {
 /// Whether a router is looked for from this address.
 fn is_behind_router(local: Ipv4Addr, skips_public: bool) -> bool {
     !(skips_public && is_public(local.into()))
-}
-
-/// Has a router open ports for ours, those of `outer` if it can: both or none.
-async fn open(router: &Router, inner: Ports, outer: Ports) -> Result<Terms, NatError> {
-    let mut terms = Terms {
-        ip: router.address().await?,
-        outer: Ports::default(),
-        lease: None,
-    };
-    for (transport, port, wanted) in [
-        (Transport::Tcp, inner.tcp, outer.tcp),
-        (Transport::Udp, inner.udp, outer.udp),
-    ] {
-        if port == 0 {
-            continue;
-        }
-        match router.open(transport, port, wanted, LEASE).await {
-            Ok(Opened { port, lease }) => {
-                let leases = terms.lease.into_iter().chain(lease);
-                terms.lease = leases.min();
-                match transport {
-                    Transport::Tcp => terms.outer.tcp = port,
-                    Transport::Udp => terms.outer.udp = port,
-                }
-            }
-            Err(error) => {
-                close(router, inner, terms.outer).await;
-                return Err(error);
-            }
-        }
-    }
-    Ok(terms)
-}
-
-/// Has a router close what it opened, one after the other: answers of NAT-PMP come over one socket.
-async fn close(router: &Router, inner: Ports, outer: Ports) {
-    for (transport, inner, outer) in [
-        (Transport::Tcp, inner.tcp, outer.tcp),
-        (Transport::Udp, inner.udp, outer.udp),
-    ] {
-        if outer == 0 {
-            continue;
-        }
-        if let Err(error) = router.close(transport, inner, outer).await {
-            debug!(%error, outer, "The router did not close a port");
-        }
-    }
 }
 
 #[cfg(test)]

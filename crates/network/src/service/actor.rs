@@ -1,7 +1,6 @@
 //! The actor: it owns the roster, gives it events, and carries out what it orders.
 
 use super::{RosterReport, STOP_TIMEOUT, Shared, connection};
-use crate::address::is_public;
 use crate::key::NodeId;
 use crate::node::{Host, Node};
 use crate::peer::{
@@ -15,7 +14,6 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -217,9 +215,6 @@ impl Actor {
     fn accepted(&mut self, accepted: std::io::Result<(TcpStream, SocketAddr)>) {
         match accepted {
             Ok((stream, address)) => {
-                if is_public(address.ip()) {
-                    self.shared.is_reached.store(true, Ordering::Relaxed);
-                }
                 let conn = self.roster.next_conn();
                 self.incoming.insert(conn, (stream, address));
                 self.step(Event::Incoming { conn, address });

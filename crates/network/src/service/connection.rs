@@ -2,6 +2,7 @@
 
 use super::Shared;
 use super::actor::Input;
+use crate::address::is_public;
 use crate::key::NodeId;
 use crate::peer::{self, PeerChannels, PeerError};
 use crate::peers::{Candidate, ConnId, End, Event, Offers, Refusal};
@@ -10,6 +11,7 @@ use crate::stats::{Initiator, Stats};
 use crate::wire::StatusError;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -158,6 +160,10 @@ async fn greet(
     connection.count(&shared.stats);
     let node = connection.peer;
     let session = connection.greet(&shared.hello, &shared.protocols).await?;
+    if route.dialled.is_none() && is_public(route.address.ip()) {
+        // It stands alone: no order with anything else is needed.
+        shared.is_reached.store(true, Ordering::Relaxed);
+    }
     Ok((node, session))
 }
 
@@ -216,5 +222,72 @@ fn end_of(error: &PeerError) -> End {
             StatusError::Network { .. } | StatusError::Genesis { .. } | StatusError::ForkId(_),
         ) => End::OtherChain,
         error => End::Ours(error.reason()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::NodeKey;
+    use crate::rlpx::{Hello, Protocol};
+    use crate::subnet::NetRestrict;
+    use niwaki_primitives::B256;
+    use std::sync::atomic::AtomicBool;
+    use tokio::net::TcpListener;
+
+    fn shared(number: u8) -> Shared {
+        let key = NodeKey::new(B256::repeat_byte(number)).unwrap();
+        let protocols = vec![Protocol::new("eth", 69, 18)];
+        Shared {
+            hello: Hello {
+                version: crate::rlpx::hello::VERSION,
+                client: "test".into(),
+                capabilities: vec![protocols[0].capability.clone()],
+                port: 0,
+                id: key.id(),
+            },
+            stats: Arc::new(Stats::new(&protocols)),
+            protocols,
+            key,
+            net_restrict: NetRestrict::default(),
+            is_reached: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether a node counts as reached after another one has connected from this address, and said Hello or left at once.
+    async fn is_reached(from: &str, says_hello: bool) -> bool {
+        let (one, two) = (shared(1), shared(2));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap())
+            .await
+            .unwrap();
+        let (accepted, _) = listener.accept().await.unwrap();
+        let route = |address: &str, dialled| Route {
+            address: address.parse().unwrap(),
+            local: None,
+            dialled,
+        };
+        let dial = async {
+            match says_hello {
+                true => greet(&two, stream, route("203.0.113.7:1", Some(one.key.id())))
+                    .await
+                    .is_ok(),
+                false => {
+                    drop(stream);
+                    false
+                }
+            }
+        };
+        let (greeted, dialled) = tokio::join!(greet(&one, accepted, route(from, None)), dial);
+        assert_eq!((greeted.is_ok(), dialled), (says_hello, says_hello));
+        assert!(!two.is_reached.load(Ordering::Relaxed), "it dialled");
+        one.is_reached.load(Ordering::Relaxed)
+    }
+
+    #[tokio::test]
+    async fn a_node_is_reached_once_another_one_from_outside_has_said_hello() {
+        assert!(is_reached("203.0.113.8:1", true).await);
+        assert!(!is_reached("203.0.113.8:1", false).await);
+        assert!(!is_reached("192.168.1.1:1", true).await);
     }
 }

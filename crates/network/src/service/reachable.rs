@@ -1,4 +1,4 @@
-//! Whether others reach this node: one line, five minutes after the start.
+//! Whether others reach this node by TCP: one line, five minutes after the start.
 
 use super::Shared;
 use crate::address::is_public;
@@ -16,11 +16,11 @@ const AFTER: Duration = Duration::from_secs(5 * 60);
 /// What can be said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
-    /// Something came in from a public address.
+    /// A node connected from a public address.
     Reached,
-    /// Nothing did, although this node has peers there.
+    /// None did, although this node has peers there.
     NotReached,
-    /// There is no one out there, as in a private network.
+    /// This node has no peers there, as in a private network.
     Unknown,
 }
 
@@ -39,23 +39,24 @@ pub(super) async fn tell(
     record: watch::Receiver<Record>,
 ) {
     tokio::time::sleep(AFTER).await;
-    // It stands alone: no order with anything else is needed.
     let is_reached = shared.is_reached.load(Ordering::Relaxed);
     let peers = peers.borrow().clone();
     let has_public_peers = peers
         .iter()
         .any(|peer| is_public(peer.info.origin.remote.ip()));
     match verdict(is_reached, has_public_peers) {
-        Verdict::Reached => info!("Reachable: nodes connect to this one from outside"),
+        Verdict::Reached => info!("Reachable by TCP: nodes connect to this one from outside"),
         Verdict::NotReached => {
             let entries = record.borrow().entries();
             warn!(
-                "Not reachable: no node connected from outside in 5 minutes; open TCP {} and UDP {} in the router \
+                "Not reachable by TCP: no node connected from outside in 5 minutes; open TCP {} and UDP {} in the router \
                  and the firewall, and set --p2p-host if the address above is wrong",
                 entries.tcp, entries.udp
             );
         }
-        Verdict::Unknown => {}
+        Verdict::Unknown => info!(
+            "Whether others reach this node is not known: in 5 minutes it had no peer with a public address"
+        ),
     }
 }
 

@@ -62,7 +62,7 @@ pub(super) async fn start(
     check(&config)?;
     let bound = Bound::new(&config).await?;
     let addresses: Vec<SocketAddr> = bound.tcp().collect();
-    let (reach, routed, nat) = learn_addresses(&config, &bound).await;
+    let (reach, routed, nat) = learn_addresses(&config, &bound);
     let entries = finder::entries(&reach, &chain.borrow_and_update());
     let local = local_record(&config, &entries)?;
     let (record_sender, record) = watch::channel(local.record().clone());
@@ -156,7 +156,7 @@ pub(super) async fn start(
 }
 
 /// Where others reach this node; and, if a router opens its ports, what comes from it later, and the way to close them.
-async fn learn_addresses(
+fn learn_addresses(
     config: &NetworkConfig,
     bound: &Bound,
 ) -> (
@@ -165,7 +165,7 @@ async fn learn_addresses(
     Option<nat::NatHandle>,
 ) {
     let mut reach = bound.reach(&config.advertised);
-    let nat = nat::begin(config.nat, bound.interface_ipv4(), &mut reach).await;
+    let nat = nat::begin(config.nat, bound.interface_ipv4(), &mut reach);
     let (events, handle) = nat.map(|nat| (nat.events, nat.handle)).unzip();
     (reach, events, handle)
 }

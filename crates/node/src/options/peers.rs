@@ -26,8 +26,9 @@ pub(crate) struct PeerFlags {
     /// Port for discovery [default: that of --p2p-port].
     #[arg(long, value_name = "PORT")]
     pub(crate) p2p_discovery_port: Option<u16>,
-    /// How to find the address that others see, unless --p2p-host gives it: AUTO is DOCKER in a container, else
-    /// asks the router by NAT-PMP and UPnP; UPNP asks by UPnP; DOCKER takes that of the name HOST_IP.
+    /// How to find the address that others see, unless --p2p-host gives it: AUTO takes a public one of the name
+    /// HOST_IP in a container, else it asks the router by NAT-PMP and UPnP; UPNP asks by UPnP, and takes any
+    /// device; DOCKER takes that of the name HOST_IP.
     #[arg(long, value_enum, value_name = "METHOD", ignore_case = true, default_value_t = NatMethodFlag::Auto)]
     pub(crate) nat_method: NatMethodFlag,
     /// IPv6 address at which other nodes reach this one, beside its IPv4 one [default: as they see it].

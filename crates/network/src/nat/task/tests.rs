@@ -19,11 +19,12 @@ fn config(pmp: Option<SocketAddr>, ssdp: Option<SocketAddr>) -> NatConfig {
     NatConfig {
         asks_pmp: pmp.is_some(),
         asks_upnp: ssdp.is_some(),
+        takes_any_device: false,
         skips_public: true,
         ports: PORTS,
-        surroundings: Surroundings {
+        network: LocalNetwork {
             local: Box::new(|| Some(Ipv4Addr::LOCALHOST)),
-            pmp: Box::new(move || pmp),
+            gateway: Box::new(move || pmp),
             ssdp: ssdp.unwrap_or(SSDP),
         },
     }
@@ -55,6 +56,28 @@ fn opening(is_tcp: bool, outer: u16) -> Asked {
     }
 }
 
+/// What the gateway is asked to close that.
+fn closing(opening: Asked) -> Asked {
+    Asked {
+        outer: 0,
+        lease_s: 0,
+        ..opening
+    }
+}
+
+/// What a gateway was asked to close, TCP first.
+fn closed(gateway: &Gateway) -> Vec<Asked> {
+    let mut closed = gateway.take_asked();
+    closed.retain(|asked| asked.lease_s == 0);
+    closed.sort_by_key(|asked| !asked.is_tcp);
+    closed
+}
+
+fn mapping(gateway: &Gateway) -> PortMapping {
+    let pmp = pmp::Pmp::new(gateway.address, Ipv4Addr::LOCALHOST);
+    PortMapping::new(Router::Pmp(pmp))
+}
+
 #[tokio::test]
 async fn both_ports_are_opened_renewed_at_half_of_their_time_and_closed_at_the_end() {
     let gateway = Gateway::start(Conduct::default()).await;
@@ -79,13 +102,7 @@ async fn both_ports_are_opened_renewed_at_half_of_their_time_and_closed_at_the_e
     gateway.take_asked();
 
     nat.handle.stop().await;
-    let closed = gateway.take_asked();
-    let closing = |asked: Asked| Asked {
-        outer: 0,
-        lease_s: 0,
-        ..asked
-    };
-    assert_eq!(closed, both.map(closing));
+    assert_eq!(closed(&gateway), both.map(closing));
     assert_eq!(nat.events.recv().await, None);
 }
 
@@ -124,8 +141,8 @@ async fn what_a_router_no_longer_renews_is_lost_when_its_time_is_over() {
     assert!(nat.events.try_recv().is_err(), "it has time left");
     jump(LEASE / 2 - RENEW_AGAIN / 2).await;
     assert_eq!(nat.events.recv().await, Some(NatEvent::Lost));
-    // The next search finds it again.
-    asked(&gateway, 2).await;
+    // The last renewal, two closings, and the next search, which it refuses too.
+    asked(&gateway, 4).await;
     gateway.set(|conduct| conduct.result = 0);
     jump(LOOK_AGAIN + SECOND).await;
     assert_eq!(
@@ -143,26 +160,26 @@ async fn a_private_outer_address_and_a_refusal_open_nothing() {
         ([203, 0, 113, 7], 2),
     ] {
         gateway.set(|conduct| (conduct.ip, conduct.result) = (ip.into(), result));
-        let pmp = pmp::Pmp::new(gateway.address, Ipv4Addr::LOCALHOST).await;
-        let opened = open(&Router::Pmp(pmp.unwrap()), PORTS, PORTS).await;
-        let error = opened.unwrap_err();
-        assert_eq!(matches!(error, NatError::Inner(_)), result == 0, "{error}");
+        let error = mapping(&gateway).open(PORTS).await.unwrap_err();
+        let is_behind = matches!(error, NatError::BehindAnotherRouter(_));
+        assert_eq!(is_behind, result == 0, "{error}");
     }
 }
 
 #[tokio::test]
-async fn a_new_address_of_this_machine_is_told_and_the_ports_are_opened_for_it() {
+async fn at_a_new_address_of_this_machine_ports_are_closed_for_the_old_one_and_opened_again() {
     let gateway = Gateway::start(Conduct::default()).await;
     let last = Arc::new(AtomicU8::new(1));
     let mut config = config(Some(gateway.address), None);
     let told = Arc::clone(&last);
-    config.surroundings.local =
+    config.network.local =
         Box::new(move || Some(Ipv4Addr::new(127, 0, 0, told.load(Ordering::Relaxed))));
     let mut nat = start(config);
     assert_eq!(
         nat.events.recv().await,
         Some(NatEvent::Mapped(OUTER, PORTS))
     );
+    gateway.take_asked();
     last.store(2, Ordering::Relaxed);
     jump(POLL + SECOND).await;
     let local = Ipv4Addr::new(127, 0, 0, 2);
@@ -172,6 +189,95 @@ async fn a_new_address_of_this_machine_is_told_and_the_ports_are_opened_for_it()
         NatEvent::Mapped(OUTER, PORTS),
     ] {
         assert_eq!(nat.events.recv().await, Some(expected));
+    }
+    let both = [opening(true, PORTS.tcp), opening(false, PORTS.udp)];
+    assert_eq!(closed(&gateway), both.map(closing));
+}
+
+#[tokio::test]
+async fn a_renewal_that_fails_for_one_port_closes_neither() {
+    let gateway = Gateway::start(Conduct::default()).await;
+    let mut mapping = mapping(&gateway);
+    mapping.open(PORTS).await.unwrap();
+    gateway.set(|conduct| conduct.refuses_udp = true);
+    mapping.open(PORTS).await.unwrap_err();
+    assert_eq!((mapping.outer, closed(&gateway)), (PORTS, vec![]));
+}
+
+#[tokio::test]
+async fn a_port_without_the_other_is_closed_again() {
+    let gateway = Gateway::start(Conduct {
+        refuses_udp: true,
+        ..Conduct::default()
+    });
+    let gateway = gateway.await;
+    let mut mapping = mapping(&gateway);
+    mapping.open(PORTS).await.unwrap_err();
+    assert_eq!(mapping.outer, Ports::default());
+    assert_eq!(closed(&gateway), [closing(opening(true, PORTS.tcp))]);
+}
+
+#[tokio::test]
+async fn a_port_that_a_renewal_moved_is_closed_where_it_was() {
+    let igd = Igd::start(IgdConduct::default()).await;
+    let upnp = upnp::Upnp::find(igd.ssdp, Ipv4Addr::LOCALHOST, None);
+    let mut mapping = PortMapping::new(Router::Upnp(Box::new(upnp.await.unwrap())));
+    mapping.open(PORTS).await.unwrap();
+    igd.conduct.lock().unwrap().add_error = Some(718);
+    mapping.open(PORTS).await.unwrap();
+    let moved = Ports {
+        tcp: 40404,
+        udp: 40404,
+    };
+    assert_eq!(mapping.outer, moved);
+    assert_eq!(igd_closed(&igd), ["TCP 30303", "UDP 30304"]);
+
+    // By NAT-PMP the new port is in the place of the old one, and closing would close it.
+    let gateway = Gateway::start(Conduct::default()).await;
+    let mut mapping = self::mapping(&gateway);
+    mapping.open(PORTS).await.unwrap();
+    gateway.set(|conduct| conduct.shift = 7);
+    mapping.open(PORTS).await.unwrap();
+    assert_eq!(mapping.outer.tcp, PORTS.tcp + 7);
+    assert_eq!(closed(&gateway), []);
+}
+
+#[tokio::test]
+async fn a_stop_while_the_ports_are_being_opened_closes_what_is_open() {
+    let gateway = Gateway::start(Conduct {
+        ignores: Some(false),
+        ..Conduct::default()
+    });
+    let gateway = gateway.await;
+    let nat = start(config(Some(gateway.address), None));
+    asked(&gateway, 2).await;
+    nat.handle.stop().await;
+    assert_eq!(closed(&gateway), [closing(opening(true, PORTS.tcp))]);
+}
+
+#[tokio::test]
+async fn a_closing_without_an_answer_does_not_keep_the_other_port_open() {
+    let gateway = Gateway::start(Conduct::default()).await;
+    let mut nat = start(config(Some(gateway.address), None));
+    assert!(nat.events.recv().await.is_some());
+    gateway.set(|conduct| conduct.ignores = Some(true));
+    nat.handle.stop().await;
+    let udp = closing(opening(false, PORTS.udp));
+    assert!(closed(&gateway).contains(&udp));
+}
+
+#[tokio::test]
+async fn a_lease_is_believed_between_a_minute_and_what_was_asked_for() {
+    let gateway = Gateway::start(Conduct::default()).await;
+    for (said_s, believed) in [
+        (1, MIN_LEASE),
+        (600, Duration::from_secs(600)),
+        (u32::MAX, LEASE),
+    ] {
+        gateway.set(|conduct| conduct.fixed_lease_s = Some(said_s));
+        let mut mapping = mapping(&gateway);
+        mapping.open(PORTS).await.unwrap();
+        assert_eq!(mapping.ends_at - mapping.renew_at, believed / 2);
     }
 }
 
@@ -193,16 +299,22 @@ async fn upnp_opens_both_ports_and_closes_them_and_only_what_it_opened() {
     );
     igd.take_asked();
     nat.handle.stop().await;
-    let closed = igd.take_asked();
-    let expected = ["DeletePortMapping TCP 30303", "DeletePortMapping UDP 30304"];
-    assert_eq!(closed, expected);
+    assert_eq!(igd_closed(&igd), ["TCP 30303", "UDP 30304"]);
 
-    let upnp = upnp::Upnp::find(igd.ssdp, Ipv4Addr::LOCALHOST)
-        .await
-        .unwrap();
-    let half = Ports { tcp: 7, udp: 0 };
-    close(&Router::Upnp(Box::new(upnp)), PORTS, half).await;
-    assert_eq!(igd.take_asked(), ["DeletePortMapping TCP 7"]);
+    let upnp = upnp::Upnp::find(igd.ssdp, Ipv4Addr::LOCALHOST, None);
+    let mapping = PortMapping::new(Router::Upnp(Box::new(upnp.await.unwrap())));
+    mapping.close(PORTS, Ports { tcp: 7, udp: 0 }).await;
+    assert_eq!(igd_closed(&igd), ["TCP 7"]);
+}
+
+/// What a router was asked to close, TCP first.
+fn igd_closed(igd: &Igd) -> Vec<String> {
+    let asked = igd.take_asked().into_iter();
+    let closed =
+        asked.filter_map(|asked| asked.strip_prefix("DeletePortMapping ").map(str::to_owned));
+    let mut closed: Vec<String> = closed.collect();
+    closed.sort();
+    closed
 }
 
 #[tokio::test]

@@ -14,6 +14,14 @@ pub(in crate::nat) struct Conduct {
     pub(in crate::nat) shift: u16,
     /// The longest lease.
     pub(in crate::nat) lease_s: u32,
+    /// The lease, whatever is asked for.
+    pub(in crate::nat) fixed_lease_s: Option<u32>,
+    /// So often it sends each answer.
+    pub(in crate::nat) answers: usize,
+    /// It does not answer about ports of TCP (`true`), of UDP (`false`).
+    pub(in crate::nat) ignores: Option<bool>,
+    /// It refuses to open ports of UDP.
+    pub(in crate::nat) refuses_udp: bool,
 }
 
 impl Default for Conduct {
@@ -23,6 +31,10 @@ impl Default for Conduct {
             result: 0,
             shift: 0,
             lease_s: 1200,
+            fixed_lease_s: None,
+            answers: 1,
+            ignores: None,
+            refuses_udp: false,
         }
     }
 }
@@ -67,14 +79,24 @@ impl Gateway {
         let mut buffer = [0; 64];
         while let Ok((length, from)) = socket.recv_from(&mut buffer).await {
             let answer = self.answer(&buffer[..length]);
-            socket.send_to(&answer, from).await.unwrap();
+            let conduct = self.conduct.lock().unwrap().clone();
+            let code = buffer[1];
+            let is_ignored = conduct.ignores == Some(code == 2) && code != 0;
+            let answers = if is_ignored { 0 } else { conduct.answers };
+            for _ in 0..answers {
+                socket.send_to(&answer, from).await.unwrap();
+            }
         }
     }
 
     fn answer(&self, request: &[u8]) -> Vec<u8> {
         let conduct = self.conduct.lock().unwrap().clone();
         let mut answer = vec![0, request[1] | 128];
-        let result = if request[1] == 0 { 0 } else { conduct.result };
+        let result = match request[1] {
+            0 => 0,
+            1 if conduct.refuses_udp => 4,
+            _ => conduct.result,
+        };
         answer.extend(result.to_be_bytes());
         answer.extend([0, 0, 0, 9]);
         if request[1] == 0 {
@@ -92,7 +114,10 @@ impl Gateway {
         self.asked.lock().unwrap().push(asked);
         answer.extend(asked.inner.to_be_bytes());
         answer.extend((asked.outer + conduct.shift).to_be_bytes());
-        answer.extend(lease_s.min(conduct.lease_s).to_be_bytes());
+        let lease_s = conduct
+            .fixed_lease_s
+            .unwrap_or(lease_s.min(conduct.lease_s));
+        answer.extend(lease_s.to_be_bytes());
         answer
     }
 }

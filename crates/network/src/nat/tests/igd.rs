@@ -18,6 +18,12 @@ pub(in crate::nat) struct Conduct {
     pub(in crate::nat) is_permanent: bool,
     /// Answers every page with this.
     pub(in crate::nat) garbage: Option<Vec<u8>>,
+    /// The port that it opens if any will do.
+    pub(in crate::nat) any_port: u16,
+    /// Answers the search with this first.
+    pub(in crate::nat) first_answer: Option<Vec<u8>>,
+    /// Where its description is, if not where it is served.
+    pub(in crate::nat) location: Option<SocketAddr>,
 }
 
 impl Default for Conduct {
@@ -27,6 +33,9 @@ impl Default for Conduct {
             add_error: None,
             is_permanent: false,
             garbage: None,
+            any_port: 40404,
+            first_answer: None,
+            location: None,
         }
     }
 }
@@ -49,7 +58,7 @@ impl Igd {
             conduct: Arc::new(Mutex::new(conduct)),
             asked: Arc::default(),
         };
-        tokio::spawn(answer_search(udp, tcp.local_addr().unwrap()));
+        tokio::spawn(igd.clone().answer_search(udp, tcp.local_addr().unwrap()));
         tokio::spawn(igd.clone().serve(tcp));
         igd
     }
@@ -121,25 +130,34 @@ impl Igd {
         match refused {
             Some(code) => ("500 Internal Server Error", fault(code).into_bytes()),
             None => {
-                let body = "<NewReservedPort>40404</NewReservedPort>";
-                let body = if name == "AddAnyPortMapping" {
-                    body
-                } else {
-                    ""
+                let port = conduct.any_port;
+                let body = match name {
+                    "AddAnyPortMapping" => format!("<NewReservedPort>{port}</NewReservedPort>"),
+                    _ => String::new(),
                 };
-                ("200 OK", answer(name, body).into_bytes())
+                ("200 OK", answer(name, &body).into_bytes())
             }
+        }
+    }
+
+    async fn answer_search(self, socket: UdpSocket, http: SocketAddr) {
+        let mut buffer = [0; 1500];
+        while let Ok((length, from)) = socket.recv_from(&mut buffer).await {
+            assert!(buffer[..length].starts_with(b"M-SEARCH * HTTP/1.1\r\n"));
+            let conduct = self.conduct.lock().unwrap().clone();
+            if let Some(first) = conduct.first_answer {
+                socket.send_to(&first, from).await.unwrap();
+            }
+            let answer = search_answer(conduct.location.unwrap_or(http));
+            socket.send_to(&answer, from).await.unwrap();
         }
     }
 }
 
-async fn answer_search(socket: UdpSocket, http: SocketAddr) {
-    let mut buffer = [0; 1500];
-    while let Ok((_, from)) = socket.recv_from(&mut buffer).await {
-        let answer =
-            format!("HTTP/1.1 200 OK\r\nST: any\r\nLocation: http://{http}/root.xml\r\n\r\n");
-        socket.send_to(answer.as_bytes(), from).await.unwrap();
-    }
+/// What says that the description of a router is there.
+pub(in crate::nat) fn search_answer(http: SocketAddr) -> Vec<u8> {
+    let text = format!("HTTP/1.1 200 OK\r\nST: any\r\nLocation: http://{http}/root.xml\r\n\r\n");
+    text.into_bytes()
 }
 
 /// The head and the body, whose length the head says.
