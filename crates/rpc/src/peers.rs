@@ -97,8 +97,10 @@ pub struct OwnIpv6 {
     pub host: String,
     /// Where it listens for peers; `None` if it only dials.
     pub listen: Option<SocketAddr>,
-    /// The ports at which others reach it: for peers, for discovery.
-    pub ports: (u16, u16),
+    /// The port at which others reach it for peers.
+    pub port: u16,
+    /// That of discovery.
+    pub discovery_port: u16,
 }
 
 /// A peer.
@@ -327,8 +329,8 @@ fn node_info(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> RpcResult 
             listen.map_or(0, |listen| u64::from(listen.port())),
         );
         if let Some(ipv6) = &own.ipv6 {
-            ports.decimal("discoveryV6", u64::from(ipv6.ports.1));
-            ports.decimal("listenerV6", u64::from(ipv6.ports.0));
+            ports.decimal("discoveryV6", u64::from(ipv6.discovery_port));
+            ports.decimal("listenerV6", u64::from(ipv6.port));
         }
     }
     let mut protocols = object.object("protocols");

@@ -25,7 +25,8 @@ use niwaki_chain::{Chain, Consensus, HeadChange, StoredHeader};
 use niwaki_network::peers::{BanTarget, Event};
 use niwaki_network::wire::BlockRange;
 use niwaki_network::{
-    DiscoverySettings, Inbound, InboundRequest, LocalChain, Network, NetworkConfig, Node, NodeKey,
+    DiscoverySettings, Inbound, InboundRequest, LocalChain, NatMethod, Network, NetworkConfig,
+    Node, NodeKey,
 };
 use niwaki_rpc::{Backend, yield_to_blocks};
 use niwaki_rules::fork_filter;
@@ -166,7 +167,7 @@ fn network_config(
         .wrap_err_with(|| format!("can't make the folder {}", config.folder.display()))?;
     let discovery = config.discovery.map(|mode| {
         let address = SocketAddr::new(config.listen.ip(), config.discovery_port);
-        let beside = config.listen_ipv6.map(|[_, discovery]| discovery);
+        let beside = config.listen_ipv6.map(|ipv6| ipv6.discovery);
         let (ipv4, ipv6) = match address {
             SocketAddr::V4(address) => (Some(address), beside),
             SocketAddr::V6(address) => (None, Some(address)),
@@ -181,10 +182,11 @@ fn network_config(
             ..DiscoverySettings::default()
         }
     });
+    let nat = nat_method(&config);
     Ok(NetworkConfig {
         key,
         listen: Some(config.listen),
-        listen_also: config.listen_ipv6.map(|[peers, _]| SocketAddr::V6(peers)),
+        listen_also: config.listen_ipv6.map(|ipv6| SocketAddr::V6(ipv6.peers)),
         client: client.to_owned(),
         versions: config.versions,
         subprotocols: Vec::new(),
@@ -196,9 +198,22 @@ fn network_config(
         discovery,
         net_restrict: config.net_restrict,
         advertised: config.hosts,
-        nat: config.nat,
+        nat,
         folder: Some(config.folder),
     })
+}
+
+/// By default no router is asked to open ports that are of no use.
+fn nat_method(config: &PeersConfig) -> NatMethod {
+    match config.needs_no_router() {
+        Some(reason) if config.nat == NatMethod::Auto => {
+            info!(
+                "No router is asked to open ports: {reason}; --nat-method=UPNP asks nevertheless"
+            );
+            NatMethod::None
+        }
+        _ => config.nat,
+    }
 }
 
 /// The nodes of a JSON array of texts.

@@ -2,7 +2,7 @@
 
 use crate::options::{DiscoveryMode, DnsList, PeerFlags, SyncModeFlag};
 use niwaki_network::wire::EthVersion;
-use niwaki_network::{BootNode, NatMethod, NetRestrict, Node, NodeId};
+use niwaki_network::{BootNode, NatMethod, NetRestrict, Node, NodeId, Subnet};
 use niwaki_primitives::B256;
 use niwaki_sync::SyncMode;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
@@ -16,8 +16,8 @@ pub(crate) struct PeersConfig {
     /// Where it listens for connections.
     pub(crate) listen: SocketAddr,
     pub(crate) discovery_port: u16,
-    /// Where it listens by IPv6 beside IPv4: for connections, and for discovery.
-    pub(crate) listen_ipv6: Option<[SocketAddrV6; 2]>,
+    /// Where it listens by IPv6 beside IPv4.
+    pub(crate) listen_ipv6: Option<ListenIpv6>,
     /// The addresses that other nodes see, if the operator gives them.
     pub(crate) hosts: Vec<IpAddr>,
     pub(crate) prefers_ipv6: bool,
@@ -40,9 +40,20 @@ pub(crate) struct PeersConfig {
     pub(crate) trusted_nodes: Vec<Node>,
     pub(crate) banned: Vec<NodeId>,
     pub(crate) net_restrict: NetRestrict,
+    /// Whether that leaves no public address.
+    pub(crate) is_private: bool,
     pub(crate) sync_mode: SyncMode,
     /// The block to reach while no consensus client has chosen a head.
     pub(crate) sync_target: Option<B256>,
+}
+
+/// Addresses to listen on by IPv6.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ListenIpv6 {
+    /// For connections, TCP.
+    pub(crate) peers: SocketAddrV6,
+    /// For discovery, UDP.
+    pub(crate) discovery: SocketAddrV6,
 }
 
 /// The file of static nodes.
@@ -63,6 +74,7 @@ impl PeersConfig {
         let versions = EthVersion::ALL.into_iter();
         let offered = flags.eth_capability_min..=flags.eth_capability_max;
         let networks = flags.net_restrict.iter();
+        let networks: Vec<Subnet> = networks.filter_map(|network| network.0).collect();
         let is_bounded = flags.remote_connections_limit_enabled != Some(false);
         Some(Self {
             listen: SocketAddr::new(flags.p2p_interface, flags.p2p_port),
@@ -96,7 +108,8 @@ impl PeersConfig {
             },
             trusted_nodes: flags.trusted_nodes.clone(),
             banned: flags.banned_node_ids.clone(),
-            net_restrict: networks.filter_map(|network| network.0).collect(),
+            is_private: is_private(&networks),
+            net_restrict: networks.into_iter().collect(),
             sync_mode: match flags.sync_mode {
                 SyncModeFlag::Full => SyncMode::Full,
                 SyncModeFlag::Snap => SyncMode::Snap,
@@ -106,17 +119,73 @@ impl PeersConfig {
     }
 }
 
+impl PeersConfig {
+    /// Why ports that a router opened would be of no use: no node far away may connect. Discovery is no reason, as an operator gives
+    /// this node's URL to others too.
+    pub(crate) fn needs_no_router(&self) -> Option<&'static str> {
+        let inbound = self.max_peers.saturating_mul(self.inbound_percent) / 100;
+        if self.is_private {
+            Some("--net-restrict allows private addresses only")
+        } else if inbound == 0 && self.trusted_nodes.is_empty() {
+            Some("no slot is for nodes that connect by themselves")
+        } else {
+            None
+        }
+    }
+}
+
+fn is_private(networks: &[Subnet]) -> bool {
+    !networks.is_empty() && !networks.iter().any(|network| network.has_public_address())
+}
+
 /// Where to listen by IPv6: as Besu does, everywhere if only the address is given that others see.
-fn listen_ipv6(flags: &PeerFlags) -> Option<[SocketAddrV6; 2]> {
+fn listen_ipv6(flags: &PeerFlags) -> Option<ListenIpv6> {
     let everywhere = flags.p2p_host_ipv6.map(|_| Ipv6Addr::UNSPECIFIED);
     let interface = flags.p2p_interface_ipv6.or(everywhere)?;
+    let at = |port| SocketAddrV6::new(interface, port, 0, 0);
     let port = flags.p2p_port_ipv6;
-    let discovery_port = flags.p2p_discovery_port_ipv6.unwrap_or(port);
-    Some([port, discovery_port].map(|port| SocketAddrV6::new(interface, port, 0, 0)))
+    Some(ListenIpv6 {
+        peers: at(port),
+        discovery: at(flags.p2p_discovery_port_ipv6.unwrap_or(port)),
+    })
 }
 
 /// The file of the node's key.
 pub(crate) fn key_file(flags: &PeerFlags, data_path: &Path) -> PathBuf {
     let named = flags.node_private_key_file.clone();
     named.unwrap_or_else(|| data_path.join("key"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::Options;
+    use clap::Parser;
+
+    #[test]
+    fn a_router_is_of_use_if_a_node_far_away_may_connect() {
+        let needs_router = |arguments: &[&str]| {
+            let words = [&["niwaki"], arguments].concat();
+            let options = Options::try_parse_from(words).expect("known flags");
+            let config = PeersConfig::resolve(&options.node.peers, Path::new(""), false).unwrap();
+            config.needs_no_router().is_none()
+        };
+        // The generator of the curve.
+        let trusted = "--trusted-nodes=enode://\
+                       79be667ef9dcbbac55a06295ce870b07029bfcdb2dce28d959f2815b16f81798\
+                       483ada7726a3c4655da4fbfc0e1108a8fd17b448a68554199c47d08ffb10d4b8@8.8.8.8:1";
+        assert!(needs_router(&[]));
+        assert!(needs_router(&["--discovery-enabled=false"]));
+        assert!(needs_router(&["--net-restrict=10.0.0.0/8,8.8.8.0/24"]));
+        assert!(needs_router(&["--net-restrict="]));
+        assert!(!needs_router(&["--net-restrict=10.0.0.0/8,fd00::/8"]));
+        for no_slots in [
+            "--max-peers=0",
+            "--max-peers=1",
+            "--remote-connections-max-percentage=0",
+        ] {
+            assert!(!needs_router(&[no_slots]), "{no_slots}");
+            assert!(needs_router(&[no_slots, trusted]), "{no_slots}");
+        }
+    }
 }

@@ -25,7 +25,8 @@ fn own(network: &Network) -> OwnNode {
             enode: node.to_string(),
             host: node.host.to_string().trim_matches(['[', ']']).to_owned(),
             listen: network.address_ipv6(),
-            ports: (node.tcp, node.udp),
+            port: node.tcp,
+            discovery_port: node.udp,
         }),
     }
 }
