@@ -15,6 +15,7 @@ mod local;
 use crate::address::is_public;
 use crate::key::{NodeId, NodeKey};
 use crate::node::{Host, Node};
+use crate::subnet::NetRestrict;
 use crate::wire::fields::Fields;
 use enr::{CombinedKey, CombinedPublicKey, Enr, EnrPublicKey};
 use niwaki_primitives::rlp::{self, Decodable};
@@ -193,14 +194,19 @@ impl Record {
 
     /// The node at the record's address. Of two addresses it is the public one, and IPv4 of two equal ones. `None` without an address.
     pub fn node(&self) -> Option<Node> {
-        self.node_preferring(false)
+        self.node_preferring(false, &NetRestrict::default())
     }
 
-    /// The same, but of two equal addresses that of IPv6 if that is preferred.
-    pub(crate) fn node_preferring(&self, prefers_ipv6: bool) -> Option<Node> {
+    /// The same, but only of allowed addresses, and of two equal ones that of IPv6 if that is preferred.
+    pub(crate) fn node_preferring(
+        &self,
+        prefers_ipv6: bool,
+        allowed: &NetRestrict,
+    ) -> Option<Node> {
         let both = [self.node_of(false), self.node_of(true)];
         both.into_iter()
             .flatten()
+            .filter(|node| matches!(node.host, Host::Ip(ip) if allowed.allows(ip)))
             .max_by_key(|node| match node.host {
                 Host::Ip(ip) => (is_public(ip), ip.is_ipv6() == prefers_ipv6),
                 Host::Name(_) => (false, false),

@@ -17,7 +17,7 @@ mod range;
 mod reachable;
 mod start;
 
-use crate::discovery::dns::DnsFigures;
+use crate::discovery::dns::{DnsFigures, DnsQueries};
 use crate::discovery::v4::{Dropped, V4Figures};
 use crate::discovery::v5::V5Figures;
 use crate::discovery::{BootNode, DiscoverySettings};
@@ -169,8 +169,8 @@ pub struct DiscoveryFigures {
     pub v5_lookups: Option<[u64; 2]>,
     /// Packets that v5 read and that are not v5.
     pub v5_foreign: Option<u64>,
-    /// Queries for DNS lists: with a useful answer, with another, without one; `None` if there are no lists.
-    pub dns_queries: Option<[u64; 3]>,
+    /// Queries for DNS lists; `None` if there are no lists.
+    pub dns_queries: Option<DnsQueries>,
     /// Found nodes that became candidates. A node counts each time that it is found.
     pub found: u64,
     /// Those that do not say which chain they are of.

@@ -15,6 +15,7 @@
 //! | `entry` | the texts: URLs, roots, branches, links, records |
 //! | `example` | the list of the specification, and a maker of lists, for tests |
 //! | `tree` | which name is asked for next, and what its answer means |
+//! | `pool` | which entries are left in a walk |
 //! | `cache` | the file of entries |
 //! | `resolver` | TXT records of a name |
 //! | `task` | the tree on a resolver |
@@ -25,11 +26,13 @@ mod cache;
 mod entry;
 #[cfg(test)]
 pub(crate) mod example;
+mod pool;
 mod resolver;
 mod task;
 mod tree;
 
 pub use entry::{Entry, EntryError, EntryName, ListUrl, Root};
 pub(crate) use resolver::TxtResolver;
+pub use task::DnsQueries;
 pub(crate) use task::{Dns, DnsConfig, DnsFigures, start};
 pub use tree::{AnswerError, DnsQuery, DnsTree, NextStep};

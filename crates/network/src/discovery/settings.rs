@@ -3,6 +3,7 @@
 use super::dns::ListUrl;
 use crate::node::{Node, NodeError};
 use crate::record::Record;
+use crate::subnet::NetRestrict;
 use std::net::{SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::str::FromStr;
 
@@ -58,14 +59,18 @@ pub enum BootNode {
 impl BootNode {
     /// The node; `None` for a record without an address.
     pub fn node(&self) -> Option<Node> {
-        self.node_preferring(false)
+        self.node_preferring(false, &NetRestrict::default())
     }
 
-    /// The same; of two equal addresses of a record that of IPv6 if that is preferred.
-    pub(crate) fn node_preferring(&self, prefers_ipv6: bool) -> Option<Node> {
+    /// The same; a record's address is an allowed one, and of two equal ones that of IPv6 if that is preferred.
+    pub(crate) fn node_preferring(
+        &self,
+        prefers_ipv6: bool,
+        allowed: &NetRestrict,
+    ) -> Option<Node> {
         match self {
             Self::Node(node) => Some(node.clone()),
-            Self::Record(record) => record.node_preferring(prefers_ipv6),
+            Self::Record(record) => record.node_preferring(prefers_ipv6, allowed),
         }
     }
 
@@ -103,7 +108,8 @@ pub struct DiscoverySettings {
     /// Whether found nodes are dialled only if their records say a fork id that fits this node's chain, and those that say none are
     /// dialled last.
     pub checks_forks: bool,
-    /// Whether a node whose record has a public address of each family is dialled at that of IPv6.
+    /// Whether a node whose record has a public address of each family is dialled at that of IPv6. One that v4 found is dialled where it
+    /// answered.
     pub prefers_ipv6: bool,
     /// Lists of nodes in the DNS. Those that they link to are read too.
     pub dns_lists: Vec<ListUrl>,

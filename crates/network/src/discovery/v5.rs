@@ -9,8 +9,9 @@
 //! The consensus layer shares this network. Its nodes stay out of the table, and a record without `eth` is no candidate. Look-ups are
 //! made only while candidates are wanted.
 //!
-//! Nodes outside of the networks with which this node deals are not asked and are no candidates. Their first packets are answered: the
-//! crate reads the sockets and lets no one filter by networks. Once one has a session, and so a place in the table, it is shut out.
+//! Nodes outside of the networks with which this node deals are no candidates, and look-ups pass them over. One that writes first is
+//! answered: the crate reads the sockets, and its filter of packets knows no networks. Such a node may come into the table. It is taken
+//! out when an event of the crate names it, and before each look-up, because events can be lost.
 //!
 //! Two of the crate's limits are off, because both ban an address for what any host can send in its name: the number of packets of an
 //! address, and the number of node ids, which a packet carries unproved. What remains is a limit for all packets that were not asked
@@ -56,9 +57,6 @@ const MAX_PAUSE: Duration = Duration::from_secs(60);
 
 /// The same while no candidates are wanted: the table stays alive.
 const IDLE_PAUSE: Duration = Duration::from_secs(30 * 60);
-
-/// A node outside of the networks is not heard for so long.
-const OUTSIDE: Duration = Duration::from_secs(60 * 60);
 
 /// What discovery v5 needs to begin.
 #[derive(Debug)]
@@ -231,19 +229,17 @@ pub async fn start(
 /// The networks with which this process deals. The crate's filter is a bare function, so that it can't be a network's own.
 static NET_RESTRICT: OnceLock<NetRestrict> = OnceLock::new();
 
-/// Restricts discovery v5 from now on.
+/// Restricts discovery v5 from now on, or leaves it unrestricted.
 ///
 /// # Errors
-/// If another restriction holds in this process.
+/// If something else holds in this process.
 fn restrict(net_restrict: &NetRestrict) -> Result<()> {
-    if net_restrict.is_restricted()
-        && NET_RESTRICT.get_or_init(|| net_restrict.clone()) != net_restrict
-    {
-        return Err(Error::other(
-            "one process restricts discovery v5 to one list of networks",
-        ));
+    match NET_RESTRICT.get_or_init(|| net_restrict.clone()) == net_restrict {
+        true => Ok(()),
+        false => Err(Error::other(
+            "another node of this process restricts discovery v5 to other networks: one process has one restriction",
+        )),
     }
-    Ok(())
 }
 
 /// Which nodes may enter the table and are asked in look-ups: those of the networks with which this node deals, but for nodes of
@@ -256,6 +252,7 @@ fn may_be_asked(enr: &Enr) -> bool {
             .is_none_or(|allowed| is_within(enr, allowed))
 }
 
+/// Whether the node is in the networks with each of its addresses: the crate chooses at which of them it asks.
 fn is_within(enr: &Enr, allowed: &NetRestrict) -> bool {
     let ips = [enr.ip4().map(IpAddr::V4), enr.ip6().map(IpAddr::V6)];
     ips.into_iter().flatten().all(|ip| allowed.allows(ip))
@@ -293,6 +290,7 @@ impl Task {
                 },
                 () = is_due => {
                     next_lookup = None;
+                    self.shut_out_all();
                     let (lookup, ended, began) = (self.look_up(), ended.clone(), Instant::now());
                     tokio::spawn(async move { ended.send((began, lookup.await)).await });
                 }
@@ -349,7 +347,8 @@ impl Task {
                     let _ = frames.try_send((frame.src_address, frame.packet));
                 }
             }
-            Event::Discovered(enr) | Event::SessionEstablished(enr, _) => self.found(&enr),
+            Event::Discovered(enr) => self.found(&enr),
+            Event::SessionEstablished(enr, from) => self.established(&enr, from.ip()),
             Event::NodeInserted { node_id, .. } => self.inserted(node_id),
             Event::SocketUpdated(address) => {
                 self.set_record();
@@ -366,20 +365,38 @@ impl Task {
         let is_allowed = |enr: &Enr| is_within(enr, &self.config.net_restrict);
         match record.as_ref().is_none_or(is_allowed) {
             true => self.has_found_new = true,
-            false => self.discv5.ban_node(&node, Some(OUTSIDE)),
+            false => drop(self.discv5.remove_node(&node)),
+        }
+    }
+
+    /// A node at `from` has a session, whatever its record says of its address.
+    fn established(&self, enr: &Enr, from: IpAddr) {
+        match self.config.net_restrict.allows(from) {
+            true => self.found(enr),
+            false => drop(self.discv5.remove_node(&enr.node_id())),
+        }
+    }
+
+    /// Takes all nodes outside of the networks out of the table.
+    fn shut_out_all(&self) {
+        if self.config.net_restrict.is_restricted() {
+            let all = self.discv5.table_entries_enr().into_iter();
+            for enr in all.filter(|enr| !is_within(enr, &self.config.net_restrict)) {
+                self.discv5.remove_node(&enr.node_id());
+            }
         }
     }
 
     /// A record came. It is signed; whether the node answers, a dial shows.
     fn found(&self, enr: &Enr) {
-        if enr.get_raw_rlp("eth").is_none() || !is_within(enr, &self.config.net_restrict) {
+        if enr.get_raw_rlp("eth").is_none() {
             return;
         }
         let record = Record::from_enr(enr.clone()).ok();
-        let prefers_ipv6 = self.config.prefers_ipv6;
+        let (prefers_ipv6, allowed) = (self.config.prefers_ipv6, &self.config.net_restrict);
         let node = record
             .as_ref()
-            .and_then(|record| record.node_preferring(prefers_ipv6));
+            .and_then(|record| record.node_preferring(prefers_ipv6, allowed));
         let (Some(record), Some(node)) = (record, node) else {
             return;
         };
@@ -394,4 +411,88 @@ impl Task {
 /// Whether nodes that share a subnet with this address may be many owners': this node is in a private network.
 pub(crate) fn is_private_network(address: IpAddr) -> bool {
     !address.is_unspecified() && !crate::address::is_public(address)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::RecordEntries;
+    use niwaki_primitives::B256;
+    use niwaki_rules::{Network, fork_filter};
+
+    fn enr(number: u8, ip: [u8; 4]) -> Enr {
+        let key = NodeKey::new(B256::repeat_byte(number)).unwrap();
+        let genesis = Network::Mainnet.genesis();
+        let forks = fork_filter(&genesis.spec, B256::ZERO, 0, 0, 0);
+        let entries = RecordEntries {
+            ip: Some(ip.into()),
+            tcp: 30303,
+            udp: 30303,
+            fork_id: Some(forks.current()),
+            ..RecordEntries::default()
+        };
+        Record::sign(&key, 1, &entries).unwrap().enr().clone()
+    }
+
+    /// A task that deals with 10.0.0.0/8 only, whose table is without that filter.
+    fn restricted() -> (Task, mpsc::Receiver<DiscoveryEvent>) {
+        let key = NodeKey::new(B256::repeat_byte(1)).unwrap();
+        let own = Record::sign(&key, 1, &RecordEntries::default()).unwrap();
+        let settings = ConfigBuilder::new(ListenConfig::default()).build();
+        let discv5 = Discv5::new(own.enr().clone(), signer(&key).unwrap(), settings);
+        let (report, reports) = mpsc::channel(MAX_WAITING_EVENTS);
+        let config = V5Config {
+            key,
+            record: watch::channel(own).1,
+            boot_nodes: Vec::new(),
+            is_wanting: watch::channel(true).1,
+            is_address_voted: false,
+            limits_subnets: false,
+            net_restrict: "10.0.0.0/8".parse().into_iter().collect(),
+            prefers_ipv6: false,
+            stats: Arc::new(Stats::new(&[])),
+            frames: None,
+        };
+        let task = Task {
+            discv5: Arc::new(discv5.unwrap()),
+            report,
+            config,
+            foreign: Arc::default(),
+            lookups: Arc::default(),
+            pause: MIN_PAUSE,
+            has_found_new: false,
+        };
+        (task, reports)
+    }
+
+    #[tokio::test]
+    async fn a_session_from_outside_of_the_networks_makes_no_candidate_whatever_the_record_says() {
+        let (mut task, mut reports) = restricted();
+        let enr = enr(2, [10, 0, 0, 1]);
+        for (from, expected) in [([192, 0, 2, 1], 0), ([10, 0, 0, 1], 1)] {
+            task.discv5.add_enr(enr.clone()).unwrap();
+            let from = (from, 30303).into();
+            task.take(Event::SessionEstablished(enr.clone(), from));
+            assert_eq!(usize::from(reports.try_recv().is_ok()), expected, "{from}");
+            assert_eq!(task.discv5.table_entries_id().len(), expected, "{from}");
+        }
+    }
+
+    #[tokio::test]
+    async fn nodes_outside_of_the_networks_are_taken_out_of_the_table_with_and_without_an_event() {
+        let (mut task, _reports) = restricted();
+        let (inside, outside) = (enr(2, [10, 0, 0, 1]), enr(3, [192, 0, 2, 1]));
+        task.discv5.add_enr(inside.clone()).unwrap();
+        for has_event in [true, false] {
+            task.discv5.add_enr(outside.clone()).unwrap();
+            match has_event {
+                true => task.take(Event::NodeInserted {
+                    node_id: outside.node_id(),
+                    replaced: None,
+                }),
+                false => task.shut_out_all(),
+            }
+            assert_eq!(task.discv5.table_entries_id(), [inside.node_id()]);
+        }
+    }
 }

@@ -121,7 +121,7 @@ fn the_public_address_of_two_is_the_nodes() {
     let preferring = |entries: &RecordEntries| {
         Record::sign(&key(), 1, entries)
             .unwrap()
-            .node_preferring(true)
+            .node_preferring(true, &NetRestrict::default())
     };
     let ipv6 = |entries: &RecordEntries| {
         preferring(entries)
@@ -230,5 +230,20 @@ proptest! {
         encoded.iter_mut().skip(at).for_each(|byte| *byte = fill);
         prop_assume!(before != encoded);
         prop_assert!(Record::decode(&encoded).is_err());
+    }
+}
+
+#[test]
+fn the_address_is_chosen_among_those_of_the_allowed_networks() {
+    let record = Record::sign(&key(), 1, &full()).unwrap();
+    for (network, prefers_ipv6, expected) in [
+        ("203.0.113.0/24", true, Some("203.0.113.7:30304")),
+        ("2001:db8::/32", false, Some("[2001:db8::7]:30306")),
+        ("10.0.0.0/8", false, None),
+    ] {
+        let allowed = network.parse().into_iter().collect();
+        let node = record.node_preferring(prefers_ipv6, &allowed);
+        let address = node.map(|node| node.udp_address().unwrap().to_string());
+        assert_eq!(address.as_deref(), expected, "{network}");
     }
 }

@@ -10,6 +10,7 @@
 //! ```
 
 use super::actor::Input;
+use crate::address::{is_public, may_be_named_by};
 use crate::discovery::dns::Dns;
 use crate::discovery::reach::{Origin, Ports, Reach};
 use crate::discovery::sieve::{Sieve, Verdict};
@@ -21,7 +22,7 @@ use crate::node::Node;
 use crate::peer::LocalChain;
 use crate::peers::{Candidate, Event, Source};
 use crate::record::{LocalRecord, Record, RecordEntries};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::{mpsc, watch};
@@ -128,7 +129,8 @@ impl Finder {
 
     /// A node was found: it becomes a candidate if it is, or may be, of this chain.
     fn found(&mut self, source: Source, node: &Node, record: Option<&Record>) {
-        let Some(address) = node.tcp_address() else {
+        let address = node.tcp_address();
+        let Some(address) = address.filter(|at| may_be_dialled(at.ip(), &self.config.reach)) else {
             return;
         };
         let now_ms = self.now_ms();
@@ -226,10 +228,50 @@ impl Finder {
     }
 }
 
+/// Whether a found node's address is one for a node that is reached so: a private one only from a private network, one of this machine
+/// only from this machine. Otherwise the signer of a record could have this node knock at the doors of its operator's own network.
+fn may_be_dialled(ip: IpAddr, reach: &Reach) -> bool {
+    let mut own = reach.tcp_addresses();
+    is_public(ip) || own.any(|own| may_be_named_by(ip, own.ip()))
+}
+
 /// What the record of a node says that is reached so and has this chain.
 pub(super) fn entries(reach: &Reach, chain: &LocalChain) -> RecordEntries {
     RecordEntries {
         fork_id: Some(chain.forks.current()),
         ..reach.entries()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn private_addresses_are_dialled_in_a_private_network_alone_and_loopback_on_one_machine() {
+        for (found, own, expected) in [
+            ("8.8.8.8", None, true),
+            ("8.8.8.8", Some("9.9.9.9"), true),
+            ("10.0.0.2", None, false),
+            ("10.0.0.2", Some("9.9.9.9"), false),
+            ("127.0.0.1", Some("9.9.9.9"), false),
+            ("::ffff:127.0.0.1", Some("9.9.9.9"), false),
+            ("::1", Some("2600::1"), false),
+            ("10.0.0.2", Some("192.168.1.1"), true),
+            ("127.0.0.1", Some("192.168.1.1"), false),
+            ("127.0.0.1", Some("127.0.0.1"), true),
+            ("0.0.0.0", Some("127.0.0.1"), false),
+            ("224.0.0.1", Some("9.9.9.9"), false),
+        ] {
+            let mut reach = Reach::default();
+            for is_ipv6 in [false, true] {
+                reach.bind(is_ipv6, Ports { tcp: 1, udp: 1 });
+            }
+            if let Some(own) = own {
+                reach.learn(Origin::Local, own.parse().unwrap(), Ports::default());
+            }
+            let is_dialled = may_be_dialled(found.parse().unwrap(), &reach);
+            assert_eq!(is_dialled, expected, "{found} from {own:?}");
+        }
     }
 }

@@ -294,6 +294,8 @@ fn start_dns(config: &NetworkConfig, is_wanting: watch::Receiver<bool>) -> Optio
     let dns = DnsConfig {
         lists: settings.dns_lists.clone(),
         is_wanting,
+        net_restrict: config.net_restrict.clone(),
+        prefers_ipv6: settings.prefers_ipv6,
         path: file(config, "dns"),
     };
     Some(dns::start(dns, resolve))
@@ -349,7 +351,8 @@ fn boot_nodes(config: &NetworkConfig) -> impl Iterator<Item = Node> {
     let settings = config.discovery.as_ref();
     let prefers_ipv6 = settings.is_some_and(|it| it.prefers_ipv6 && it.ipv6.is_some());
     let nodes = config.boot_nodes.iter();
-    nodes.filter_map(move |node| node.node_preferring(prefers_ipv6))
+    let allowed = &config.net_restrict;
+    nodes.filter_map(move |node| node.node_preferring(prefers_ipv6, allowed))
 }
 
 fn shared(config: &NetworkConfig, address: Option<SocketAddr>) -> Shared {

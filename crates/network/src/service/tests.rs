@@ -52,6 +52,17 @@ fn config(number: u8) -> NetworkConfig {
     }
 }
 
+/// Waits until something holds, a minute at most.
+async fn until(holds: impl Fn() -> bool) {
+    let waiting = async {
+        while !holds() {
+            tokio::task::yield_now().await;
+        }
+    };
+    let waited = tokio::time::timeout(Duration::from_secs(60), waiting).await;
+    waited.expect("what is waited for did not happen");
+}
+
 struct Node {
     network: Network,
     inbound: Inbound,
@@ -86,12 +97,16 @@ impl Node {
 
     /// Waits for a departure.
     async fn departure(&self) -> End {
-        loop {
-            if let Some(departure) = self.network.report().await.departures.first() {
-                return departure.end;
+        let departed = async {
+            loop {
+                if let Some(departure) = self.network.report().await.departures.first() {
+                    return departure.end;
+                }
+                tokio::task::yield_now().await;
             }
-            tokio::task::yield_now().await;
-        }
+        };
+        let departed = tokio::time::timeout(Duration::from_secs(60), departed).await;
+        departed.expect("no peer left")
     }
 }
 
@@ -309,9 +324,7 @@ async fn a_connection_from_outside_of_the_networks_ends_before_the_handshake() {
         let failed = results.iter().find(|(result, _)| *result == "failed");
         failed.map_or(0, |(_, count)| *count)
     };
-    while failed(&two) == 0 {
-        tokio::task::yield_now().await;
-    }
+    until(|| failed(&two) > 0).await;
     let hellos = one.network.stats().messages();
     assert_eq!(hellos.map(|count| count.messages).sum::<u64>(), 0);
 }

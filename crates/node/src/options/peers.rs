@@ -43,7 +43,8 @@ pub(crate) struct PeerFlags {
     /// Port for discovery by IPv6, UDP [default: that of --p2p-port-ipv6].
     #[arg(long, value_name = "PORT")]
     pub(crate) p2p_discovery_port_ipv6: Option<u16>,
-    /// Dial found nodes by IPv6 if they have addresses of both kinds [default: false].
+    /// Dial nodes by IPv6 whose records have addresses of both kinds [default: false]; those that discovery v4
+    /// found are dialled where they answered.
     #[arg(long, value_name = "BOOL")]
     pub(crate) p2p_ipv6_outbound_enabled: Option<bool>,
     /// File with the node's private key, 64 hex digits; made if it does not exist [default: key in the data

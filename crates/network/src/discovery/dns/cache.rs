@@ -7,9 +7,10 @@
 //! enr:-HW4..
 //! ```
 //!
-//! A file of something else costs one warning and an empty start. Lines that were changed do no harm:
-//! a root must be signed, and an entry is found by its hash alone.
+//! A file of something else costs one warning and an empty start. Lines that can't be read are passed over, and lines that were
+//! changed do no harm: a root must be signed, and an entry is found by its hash alone. What they said is asked for again.
 
+use super::entry::may_be_entry;
 use super::tree::{MAX_CACHED, MAX_CACHED_BYTES, MAX_LISTS};
 use std::fmt::Write as _;
 use std::io::Read;
@@ -20,9 +21,6 @@ const HEAD: &str = "niwaki dns 1";
 
 /// Most bytes of a file that is read: the entries, their line ends, and the roots.
 const MAX_FILE_BYTES: u64 = (MAX_CACHED_BYTES + (1 << 20)) as u64;
-
-/// How the lines begin.
-const KINDS: [&str; 3] = ["enr:", "enrtree-branch:", "enrtree://"];
 
 /// Why the file was not read.
 #[derive(Debug, thiserror::Error)]
@@ -36,12 +34,10 @@ pub(super) enum CacheError {
         error: std::io::Error,
     },
     /// The file holds something else.
-    #[error("line {line} of {} is no entry of a DNS list; starting without them", path.display())]
+    #[error("{} does not begin with {HEAD:?}; starting without entries of DNS lists", path.display())]
     Malformed {
         /// The file.
         path: PathBuf,
-        /// Which line, from 1.
-        line: usize,
     },
 }
 
@@ -61,30 +57,17 @@ pub(super) fn load(path: &Path) -> Result<Vec<String>, CacheError> {
     let mut bytes = Vec::new();
     let mut file = file.take(MAX_FILE_BYTES);
     file.read_to_end(&mut bytes).map_err(io)?;
-    parse(&String::from_utf8_lossy(&bytes)).map_err(|line| CacheError::Malformed {
-        path: path.into(),
-        line,
-    })
+    parse(&String::from_utf8_lossy(&bytes))
+        .ok_or_else(|| CacheError::Malformed { path: path.into() })
 }
 
-/// The error is the number of the line that can't be read.
-fn parse(text: &str) -> Result<Vec<String>, usize> {
-    let mut lines = text.lines().zip(1..);
-    if lines.next().is_none_or(|(line, _)| line != HEAD) {
-        return Err(1);
-    }
-    let is_entry = |line: &str| {
-        let is_known = KINDS.iter().any(|kind| line.starts_with(kind));
-        is_known && line.bytes().all(|byte| (b' '..=b'~').contains(&byte))
-    };
-    let mut entries = Vec::new();
-    for (line, number) in lines {
-        if number > MAX_CACHED + MAX_LISTS + 1 || !is_entry(line) {
-            return Err(number);
-        }
-        entries.push(line.to_owned());
-    }
-    Ok(entries)
+/// The lines that may be entries or roots, as many as are written; `None` for a file of something else.
+fn parse(text: &str) -> Option<Vec<String>> {
+    let mut lines = text.lines();
+    lines.next().filter(|line| *line == HEAD)?;
+    let entries = lines.filter(|line| may_be_entry(line));
+    let entries = entries.take(MAX_CACHED + 2 * MAX_LISTS);
+    Some(entries.map(str::to_owned).collect())
 }
 
 /// Writes lines into a file.
@@ -117,24 +100,27 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_something_else_is_named_with_its_line() {
+    fn a_file_of_something_else_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("dns");
-        let too_many = format!("{HEAD}\n{}", "enr:x\n".repeat(MAX_CACHED + MAX_LISTS + 1));
-        for (text, expected) in [
-            (&b""[..], 1),
-            (b"{}", 1),
-            (b"niwaki dns 1\nenr:x\nfoo", 3),
-            (b"niwaki dns 1\nenr:\xff", 2),
-            (too_many.as_bytes(), MAX_CACHED + MAX_LISTS + 2),
-        ] {
+        for text in ["", "{}", "niwaki dns 2\nenr:x"] {
             std::fs::write(&path, text).unwrap();
-            match load(&path).unwrap_err() {
-                CacheError::Malformed { line, .. } => assert_eq!(line, expected),
-                other => panic!("{other}"),
-            }
+            let error = load(&path).unwrap_err();
+            assert!(matches!(error, CacheError::Malformed { .. }), "{error}");
+            assert!(error.to_string().contains(&path.display().to_string()));
         }
         let error = load(folder.path()).unwrap_err();
         assert!(matches!(error, CacheError::Io { .. }), "{error}");
+    }
+
+    #[test]
+    fn a_line_that_can_not_be_read_costs_that_line_alone_and_no_more_are_read_than_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("dns");
+        std::fs::write(&path, b"niwaki dns 1\nenr:x\nfoo\n\nenr:\xff\nenr:y").unwrap();
+        assert_eq!(load(&path).unwrap(), ["enr:x", "enr:y"]);
+        let many = "enr:x\n".repeat(MAX_CACHED + 3 * MAX_LISTS);
+        std::fs::write(&path, format!("{HEAD}\n{many}")).unwrap();
+        assert_eq!(load(&path).unwrap().len(), MAX_CACHED + 2 * MAX_LISTS);
     }
 }

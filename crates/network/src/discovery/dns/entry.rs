@@ -47,6 +47,20 @@ pub enum EntryError {
     Record(#[from] RecordError),
 }
 
+const UNPRINTABLE: EntryError =
+    EntryError::Syntax("an entry must be of printable characters of ASCII");
+
+/// Whether it is a line of a file, whatever it says.
+fn is_printable(text: &str) -> bool {
+    text.bytes().all(|byte| (b' '..=b'~').contains(&byte))
+}
+
+/// Whether a text may be an entry or begin with the URL of a list: without a look at the rest.
+pub(super) fn may_be_entry(text: &str) -> bool {
+    let is_known = [RECORD, BRANCH, LINK].iter();
+    is_known.copied().any(|kind| text.starts_with(kind)) && is_printable(text)
+}
+
 /// The name of an entry: the beginning of the Keccak-256 hash of its text, in base32.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct EntryName(String);
@@ -161,6 +175,9 @@ impl Root {
         if text.len() > MAX_TEXT_BYTES {
             return Err(EntryError::TooLong { got: text.len() });
         }
+        if !is_printable(text) {
+            return Err(UNPRINTABLE);
+        }
         let (signed, signature) = text.split_once(" sig=").ok_or(SYNTAX)?;
         let mut fields = signed.split(' ');
         if fields.next() != Some(ROOT) {
@@ -227,6 +244,9 @@ impl Entry {
         if !name.names(text) {
             return Err(EntryError::Hash);
         }
+        if !is_printable(text) {
+            return Err(UNPRINTABLE);
+        }
         if let Some(names) = text.strip_prefix(BRANCH) {
             let names = names.split(',').filter(|name| !name.is_empty());
             let names: Result<_, _> = names.map(EntryName::from_str).collect();
@@ -270,6 +290,7 @@ mod tests {
         for text in [
             "",
             "enrtree-root:v1",
+            &format!("{ROOT_TEXT}\n"),
             "enrtree-root:v2 e=JWXYDBPXYWG6FX3GMDIBFA6CJ4 l=C7HRFPF3BLGF3YR4DY5KX3SMBE seq=1 sig=AA",
             "enrtree-root:v1 e=JWXY l=C7HRFPF3BLGF3YR4DY5KX3SMBE seq=1 sig=AA",
             &ROOT_TEXT.replace("seq=1", "seq=x"),
@@ -304,6 +325,16 @@ mod tests {
         assert!(parse("enrtree-branch:12").is_err());
         assert!(parse("enrtree-branch:JWXYDBPXYWG6FX3GMDIBFA6CJ4,x").is_err());
         assert!(parse("enr:AAAA").is_err());
+        let record = ENTRIES[2].1;
+        assert!(parse(record).is_ok() && may_be_entry(record));
+        for text in [
+            format!("{record}\n"),
+            format!("\t{record}"),
+            "enrtree-branch:\u{e9}".into(),
+        ] {
+            assert_eq!(parse(&text), Err(UNPRINTABLE));
+            assert!(!may_be_entry(&text));
+        }
         let got = MAX_TEXT_BYTES + 1;
         assert_eq!(parse(&"x".repeat(got)), Err(EntryError::TooLong { got }));
     }

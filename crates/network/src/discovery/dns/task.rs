@@ -6,6 +6,7 @@
 use super::{AnswerError, DnsQuery, DnsTree, ListUrl, NextStep, cache};
 use crate::discovery::v4::{DiscoveryEvent, FoundNode};
 use crate::record::Record;
+use crate::subnet::NetRestrict;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use std::path::PathBuf;
@@ -13,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, yield_now};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tracing::{debug, info, warn};
 
@@ -29,7 +30,8 @@ const SAVE_PAUSE: Duration = Duration::from_secs(60);
 /// The longest wait, which is far above that for a root.
 const MAX_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The operator hears of the resolver after so many failures in a row, and of any trouble again after so long.
+/// The operator hears of the resolver after so many failures of a list in a row, if no other list was answered meanwhile; and of any
+/// trouble again after so long.
 const FAILURES_TO_SAY: u32 = 3;
 const SAY_AGAIN: Duration = Duration::from_secs(60 * 60);
 
@@ -43,8 +45,23 @@ pub(crate) struct DnsConfig {
     pub(crate) lists: Vec<ListUrl>,
     /// Whether records are looked for.
     pub(crate) is_wanting: watch::Receiver<bool>,
+    /// With which networks this node deals.
+    pub(crate) net_restrict: NetRestrict,
+    /// Whether a node with an address of each family is dialled at that of IPv6.
+    pub(crate) prefers_ipv6: bool,
     /// The file of entries; `None` to keep none.
     pub(crate) path: Option<PathBuf>,
+}
+
+/// Queries for DNS lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DnsQueries {
+    /// With a useful answer.
+    pub answered: u64,
+    /// With an answer that was of no use.
+    pub refused: u64,
+    /// Without an answer.
+    pub failed: u64,
 }
 
 /// What is counted, for reports: no order with anything else is needed.
@@ -60,14 +77,13 @@ struct Figures {
 pub(crate) struct DnsFigures(Arc<Figures>);
 
 impl DnsFigures {
-    /// Queries with a useful answer, those with another, and those without.
-    pub(crate) fn queries(&self) -> [u64; 3] {
-        let Figures {
-            answered,
-            refused,
-            failed,
-        } = &*self.0;
-        [answered, refused, failed].map(|count| count.load(Ordering::Relaxed))
+    pub(crate) fn queries(&self) -> DnsQueries {
+        let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        DnsQueries {
+            answered: load(&self.0.answered),
+            refused: load(&self.0.refused),
+            failed: load(&self.0.failed),
+        }
     }
 }
 
@@ -112,6 +128,8 @@ where
         tree,
         report,
         is_wanting: config.is_wanting,
+        net_restrict: config.net_restrict,
+        prefers_ipv6: config.prefers_ipv6,
         path: config.path,
         figures: Arc::clone(&figures),
         started: Instant::now(),
@@ -147,6 +165,8 @@ struct Task {
     tree: DnsTree,
     report: mpsc::Sender<DiscoveryEvent>,
     is_wanting: watch::Receiver<bool>,
+    net_restrict: NetRestrict,
+    prefers_ipv6: bool,
     path: Option<PathBuf>,
     figures: Arc<Figures>,
     started: Instant,
@@ -177,6 +197,8 @@ impl Task {
                     }
                 }
                 NextStep::Found(record) => self.found(*record).await,
+                // Other tasks get their turn below.
+                NextStep::Again => {}
                 NextStep::Wait(until_ms) => {
                     if !self.wait(until_ms).await {
                         return;
@@ -184,6 +206,7 @@ impl Task {
                 }
             }
             self.save_if_due().await;
+            yield_now().await;
         }
     }
 
@@ -238,22 +261,25 @@ impl Task {
         self.figures.failed.fetch_add(1, Ordering::Relaxed);
         let now_ms = self.now_ms();
         self.tree.failed(query, now_ms);
-        let name = &query.name;
-        if self.tree.failures(query) >= FAILURES_TO_SAY && self.failing.may_say() {
+        let (name, list) = (&query.name, self.tree.domain(query));
+        let is_lasting =
+            self.tree.failures(query) >= FAILURES_TO_SAY && !self.tree.is_any_answered();
+        if is_lasting && self.failing.may_say() {
             self.is_said_to_fail = true;
             warn!(
-                name,
+                list,
                 reason,
                 "DNS lists can't be resolved: check this machine's name servers; nodes are found by other ways meanwhile"
             );
         } else {
-            debug!(name, reason, "A name of a DNS list can't be resolved");
+            debug!(list, name, reason, "A name of a DNS list can't be resolved");
         }
     }
 
-    /// Hands a record out if it says where its node is.
+    /// Hands a record out if it says an address of its node at which this one may dial it.
     async fn found(&self, record: Record) {
-        let Some(node) = record.node().filter(|node| node.tcp != 0) else {
+        let node = record.node_preferring(self.prefers_ipv6, &self.net_restrict);
+        let Some(node) = node.filter(|node| node.tcp != 0) else {
             return;
         };
         let record = Some(Arc::new(record));

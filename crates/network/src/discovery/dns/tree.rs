@@ -2,17 +2,18 @@
 //!
 //! A list is walked at random and lazily: an entry is asked for only while candidates are wanted, so that a start costs tens of queries
 //! and not the thousands of the whole list. Links come before records, because they are few and lead to more lists. At most 3 names
-//! a second are asked for, one at a time.
+//! a second are asked for, one at a time. A list to which nothing links any more is dropped.
 //!
 //! ```text
 //! next_step -> Ask(query) -> the resolver -> answer | failed -> next_step -> Wait(until) ...
 //! ```
 
 use super::entry::{Entry, EntryError, EntryName, ListUrl, MAX_TEXT_BYTES, Root};
+use super::pool::{Pool, Unvisited};
 use crate::record::Record;
 use rand::Rng;
 use rand::rngs::SmallRng;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Between two queries: 3 a second.
 const QUERY_PAUSE_MS: u64 = 334;
@@ -27,12 +28,18 @@ const ROOT_RETRY_MS: u64 = 10_000;
 /// Most lists, those that are linked to included.
 pub(super) const MAX_LISTS: usize = 16;
 
+/// Most links of a list that count: those of its last walk and of this one.
+const MAX_LINKS: usize = 2 * MAX_LISTS;
+
 /// Most names of a list that are asked for in one walk.
 const MAX_NAMES: usize = 16_384;
 
 /// Most entries that are remembered, and their bytes.
 pub(super) const MAX_CACHED: usize = 16_384;
 pub(super) const MAX_CACHED_BYTES: usize = 8 << 20;
+
+/// Most remembered entries that are visited in one step.
+const MAX_VISITS: usize = 32;
 
 /// After a name that could not be resolved its list is left alone for so long; it doubles with each further one.
 const FAILED_PAUSE_MS: u64 = 1_000;
@@ -58,14 +65,6 @@ impl DnsQuery {
     }
 }
 
-/// An entry that was not visited in this walk.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Unvisited {
-    name: EntryName,
-    /// Of the tree of links.
-    is_link: bool,
-}
-
 /// What is to be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NextStep {
@@ -73,6 +72,8 @@ pub enum NextStep {
     Ask(DnsQuery),
     /// Nothing until this time (ms).
     Wait(u64),
+    /// Call again: more is remembered than one step visits.
+    Again,
     /// A record that was remembered: no query was needed.
     Found(Box<Record>),
 }
@@ -110,31 +111,43 @@ pub enum AnswerError {
 #[derive(Debug)]
 struct List {
     url: ListUrl,
+    /// The operator named it.
+    is_given: bool,
     root: Option<Root>,
     root_text: String,
+    /// The lists to which it links, and whether this walk has seen that.
+    links: BTreeMap<ListUrl, bool>,
     /// When the root is asked for: while records are wanted, and otherwise.
     root_due_ms: [u64; 2],
     root_retry_ms: u64,
     /// Names in a row that could not be resolved, and until when the list is left alone for that.
     failures_in_row: u32,
     paused_until_ms: u64,
-    unvisited: Vec<Unvisited>,
+    /// Whether its last query was answered.
+    is_answered: bool,
+    /// Entries that may be remembered, and those that are not.
+    unvisited: Pool,
+    missing: Pool,
     /// Names that this walk has heard of.
     heard_of: HashSet<EntryName>,
     failures: HashMap<EntryName, u8>,
 }
 
 impl List {
-    fn new(url: ListUrl) -> Self {
+    fn new(url: ListUrl, is_given: bool) -> Self {
         Self {
             url,
+            is_given,
             root: None,
             root_text: String::new(),
+            links: BTreeMap::new(),
             root_due_ms: [0; 2],
             root_retry_ms: ROOT_RETRY_MS,
             failures_in_row: 0,
             paused_until_ms: 0,
-            unvisited: Vec::new(),
+            is_answered: false,
+            unvisited: Pool::default(),
+            missing: Pool::default(),
             heard_of: HashSet::new(),
             failures: HashMap::new(),
         }
@@ -147,14 +160,15 @@ impl List {
 
     /// When an entry can be asked for, if there is one.
     fn entry_due_ms(&self) -> Option<u64> {
-        (!self.unvisited.is_empty()).then_some(self.paused_until_ms)
+        (!self.missing.is_empty()).then_some(self.paused_until_ms)
     }
 
     /// Begins a walk at the root.
     fn restart(&mut self) {
         self.heard_of.clear();
         self.failures.clear();
-        self.unvisited.clear();
+        (self.unvisited, self.missing) = Default::default();
+        self.links.values_mut().for_each(|is_seen| *is_seen = false);
         if let Some(root) = self.root.clone() {
             self.add(vec![root.links], true);
             self.add(vec![root.records], false);
@@ -164,18 +178,23 @@ impl List {
     fn add(&mut self, names: Vec<EntryName>, is_link: bool) {
         for name in names {
             if self.heard_of.len() < MAX_NAMES && self.heard_of.insert(name.clone()) {
-                self.unvisited.push(Unvisited { name, is_link });
+                self.unvisited.add(Unvisited { name, is_link });
             }
         }
     }
 
-    /// Where the entries are of which one is visited next: of the links if there are any. `keep` says which come into question.
-    fn candidates(&self, keep: impl Fn(&EntryName) -> bool) -> Vec<usize> {
-        let all = self.unvisited.iter().enumerate();
-        let all = all.filter(|(_, entry)| keep(&entry.name));
-        let (links, records): (Vec<_>, Vec<_>) = all.partition(|(_, entry)| entry.is_link);
-        let chosen = if links.is_empty() { records } else { links };
-        chosen.into_iter().map(|(at, _)| at).collect()
+    fn link(&mut self, url: ListUrl) {
+        if self.links.len() < MAX_LINKS || self.links.contains_key(&url) {
+            self.links.insert(url, true);
+        }
+    }
+
+    /// Forgets the links of its last walk once this one has seen all. Returns whether there were any that are gone.
+    fn settle_links(&mut self) -> bool {
+        let all_are_seen = self.unvisited.links.is_empty() && self.missing.links.is_empty();
+        let before = self.links.len();
+        self.links.retain(|_, is_seen| *is_seen || !all_are_seen);
+        self.links.len() != before
     }
 }
 
@@ -186,6 +205,8 @@ pub struct DnsTree {
     /// Texts by their names: the same for every list and every root, so that a new root costs only what is new.
     cache: HashMap<EntryName, String>,
     cached_bytes: usize,
+    /// Saved roots of lists that are not known yet, with their texts.
+    saved_roots: BTreeMap<ListUrl, (Root, String)>,
     next_query_ms: u64,
     is_asking: bool,
     rng: SmallRng,
@@ -198,19 +219,49 @@ impl DnsTree {
             lists: Vec::new(),
             cache: HashMap::new(),
             cached_bytes: 0,
+            saved_roots: BTreeMap::new(),
             next_query_ms: 0,
             is_asking: false,
             rng,
         };
-        urls.into_iter().for_each(|url| tree.add_list(url));
+        urls.into_iter().for_each(|url| tree.add_list(url, true));
         tree
     }
 
-    fn add_list(&mut self, url: ListUrl) {
+    fn add_list(&mut self, url: ListUrl, is_given: bool) {
         let is_known = self.lists.iter().any(|list| list.url == url);
-        if !is_known && self.lists.len() < MAX_LISTS {
-            self.lists.push(List::new(url));
+        if is_known || self.lists.len() >= MAX_LISTS {
+            return;
         }
+        let saved = self.saved_roots.remove(&url);
+        let mut list = List::new(url, is_given);
+        if let Some((root, text)) = saved {
+            (list.root, list.root_text) = (Some(root), text);
+        }
+        self.lists.push(list);
+    }
+
+    /// Drops the lists to which nothing links any more, and takes those for which there was no room.
+    fn settle_links(&mut self) {
+        let mut has_changed = false;
+        for list in &mut self.lists {
+            has_changed |= list.settle_links();
+        }
+        if !has_changed {
+            return;
+        }
+        let given = self.lists.iter().filter(|list| list.is_given);
+        let mut linked: Vec<ListUrl> = given.map(|list| list.url.clone()).collect();
+        let mut at = 0;
+        while let Some(url) = linked.get(at) {
+            let list = self.lists.iter().find(|list| list.url == *url);
+            let links = list.into_iter().flat_map(|list| list.links.keys());
+            let new: Vec<_> = links.filter(|url| !linked.contains(url)).cloned().collect();
+            linked.extend(new);
+            at += 1;
+        }
+        self.lists.retain(|list| linked.contains(&list.url));
+        linked.into_iter().for_each(|url| self.add_list(url, false));
     }
 
     /// What is remembered, for a file: the roots, each behind the URL of its list, because a signature does not say of which domain
@@ -218,7 +269,10 @@ impl DnsTree {
     pub fn lines(&self) -> impl Iterator<Item = String> {
         let lists = self.lists.iter();
         let roots = lists.filter(|list| list.root.is_some());
-        let roots = roots.map(|list| format!("{} {}", list.url, list.root_text));
+        let roots = roots.map(|list| (&list.url, &list.root_text));
+        let saved = self.saved_roots.iter();
+        let roots = roots.chain(saved.map(|(url, (_, text))| (url, text)));
+        let roots = roots.map(|(url, text)| format!("{url} {text}"));
         roots.chain(self.cache.values().cloned())
     }
 
@@ -234,13 +288,19 @@ impl DnsTree {
     }
 
     fn restore_root(&mut self, url: &str, text: &str) {
-        let mut lists = self.lists.iter_mut();
-        let Some(list) = lists.find(|list| list.url.to_string() == url) else {
+        let Ok(url) = url.parse::<ListUrl>() else {
             return;
         };
-        if let Ok(root) = Root::parse(text, &list.url) {
-            list.root = Some(root);
-            list.root_text = text.to_owned();
+        let Ok(root) = Root::parse(text, &url) else {
+            return;
+        };
+        let mut lists = self.lists.iter_mut();
+        match lists.find(|list| list.url == url) {
+            Some(list) => (list.root, list.root_text) = (Some(root), text.to_owned()),
+            None if self.saved_roots.len() < MAX_LISTS => {
+                self.saved_roots.insert(url, (root, text.to_owned()));
+            }
+            None => {}
         }
     }
 
@@ -263,13 +323,25 @@ impl DnsTree {
         list.map_or(0, |list| list.failures_in_row)
     }
 
+    /// The domain of its list.
+    pub fn domain(&self, query: &DnsQuery) -> &str {
+        let list = self.lists.get(query.list);
+        list.map_or("", |list| list.url.domain())
+    }
+
+    /// Whether the last query of any list was answered: then the resolver works.
+    pub fn is_any_answered(&self) -> bool {
+        self.lists.iter().any(|list| list.is_answered)
+    }
+
     /// What is to be done at `now_ms`. `is_wanting`: there are too few peers, so that records are looked for.
     pub fn next_step(&mut self, now_ms: u64, is_wanting: bool) -> NextStep {
         if self.is_asking {
             return NextStep::Wait(u64::MAX);
         }
-        if let Some(found) = self.walk_remembered(is_wanting) {
-            return NextStep::Found(found);
+        self.settle_links();
+        if let Some(step) = is_wanting.then(|| self.walk_remembered()).flatten() {
+            return step;
         }
         let due_ms = self.due_ms(is_wanting).max(self.next_query_ms);
         if now_ms < due_ms {
@@ -278,7 +350,7 @@ impl DnsTree {
         let is_due = |list: &List| list.due_ms(is_wanting) <= now_ms;
         let query = match self.lists.iter().position(is_due) {
             Some(list) => Some((list, None)),
-            None => self.take_unvisited(now_ms),
+            None => self.take_missing(now_ms),
         };
         let Some((list, entry)) = query else {
             return NextStep::Wait(now_ms + QUERY_PAUSE_MS);
@@ -302,37 +374,32 @@ impl DnsTree {
     }
 
     /// Takes a random entry of a random list.
-    fn take_unvisited(&mut self, now_ms: u64) -> Option<(usize, Option<Unvisited>)> {
+    fn take_missing(&mut self, now_ms: u64) -> Option<(usize, Option<Unvisited>)> {
         let is_due = |list: &List| list.entry_due_ms().is_some_and(|due_ms| due_ms <= now_ms);
         let lists = self.lists.iter().enumerate();
         let lists = lists.filter(|(_, list)| is_due(list));
         let lists: Vec<usize> = lists.map(|(at, _)| at).collect();
         let at = *lists.get(self.rng.random_range(0..lists.len().max(1)))?;
-        let list = self.lists.get_mut(at)?;
-        let candidates = list.candidates(|_| true);
-        let chosen = self.rng.random_range(0..candidates.len().max(1));
-        let entry = list.unvisited.swap_remove(*candidates.get(chosen)?);
+        let entry = self.lists.get_mut(at)?.missing.take(&mut self.rng)?;
         Some((at, Some(entry)))
     }
 
-    /// Visits entries that are remembered, until one is a record.
-    fn walk_remembered(&mut self, is_wanting: bool) -> Option<Box<Record>> {
-        let mut at = 0;
-        while is_wanting && at < self.lists.len() {
+    /// Visits entries that are remembered, until one is a record, and puts the others aside. `None`: there are no more.
+    fn walk_remembered(&mut self) -> Option<NextStep> {
+        for _ in 0..MAX_VISITS {
+            let mut lists = self.lists.iter();
+            let at = lists.position(|list| !list.unvisited.is_empty())?;
             let list = self.lists.get_mut(at)?;
-            let candidates = list.candidates(|name| self.cache.contains_key(name));
-            let chosen = self.rng.random_range(0..candidates.len().max(1));
-            let Some(chosen) = candidates.get(chosen) else {
-                at += 1;
+            let entry = list.unvisited.take(&mut self.rng)?;
+            let Some(text) = self.cache.get(&entry.name).cloned() else {
+                list.missing.add(entry);
                 continue;
             };
-            let entry = list.unvisited.swap_remove(*chosen);
-            let text = self.cache.get(&entry.name).cloned().unwrap_or_default();
             if let Ok(Some(record)) = self.visit(at, &entry, &text) {
-                return Some(record);
+                return Some(NextStep::Found(record));
             }
         }
-        None
+        Some(NextStep::Again)
     }
 
     /// What an entry says: more names, another list, or a record, which is returned.
@@ -351,7 +418,10 @@ impl DnsTree {
                 Ok(None)
             }
             (Entry::Link(url), true) => {
-                self.add_list(url);
+                if let Some(list) = self.lists.get_mut(list) {
+                    list.link(url.clone());
+                }
+                self.add_list(url, false);
                 Ok(None)
             }
             (Entry::Record(record), false) => Ok(Some(record)),
@@ -374,6 +444,7 @@ impl DnsTree {
         self.is_asking = false;
         if let Some(list) = self.lists.get_mut(query.list) {
             list.failures_in_row = 0;
+            list.is_answered = true;
         }
         let Some(entry) = &query.entry else {
             let taken = self.take_root(query, texts, now_ms);
@@ -434,7 +505,8 @@ impl DnsTree {
         }
         list.root_retry_ms = ROOT_RETRY_MS;
         list.root_due_ms = again_ms.map(|ms| now_ms + ms);
-        if list.root.as_ref() != Some(&root) || list.unvisited.is_empty() {
+        let is_walked = list.unvisited.is_empty() && list.missing.is_empty();
+        if is_walked || list.root.as_ref() != Some(&root) {
             list.root = Some(root);
             list.root_text.clone_from(text);
             list.restart();
@@ -461,7 +533,10 @@ impl DnsTree {
             let failures = list.failures.entry(entry.name.clone()).or_insert(0);
             *failures = failures.saturating_add(1);
             if *failures < MAX_FAILURES {
-                list.unvisited.push(entry.clone());
+                list.missing.add(entry.clone());
+            } else if entry.is_link {
+                // What it would have said is not known: the links of the last walk hold.
+                list.links.values_mut().for_each(|is_seen| *is_seen = true);
             }
         }
     }
@@ -474,6 +549,7 @@ impl DnsTree {
         let pause_ms = self.jittered(pause_ms);
         if let Some(list) = self.lists.get_mut(query.list) {
             list.failures_in_row = list.failures_in_row.saturating_add(1);
+            list.is_answered = false;
             list.paused_until_ms = now_ms + pause_ms;
         }
         match &query.entry {

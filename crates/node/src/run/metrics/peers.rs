@@ -171,7 +171,11 @@ fn sample_discovery(figures: &DiscoveryFigures) {
         counter!("niwaki_discovery_found_total", "verdict" => verdict).absolute(count);
     }
     if let Some(queries) = figures.dns_queries {
-        for (outcome, count) in ["answered", "refused", "failed"].into_iter().zip(queries) {
+        for (outcome, count) in [
+            ("answered", queries.answered),
+            ("refused", queries.refused),
+            ("failed", queries.failed),
+        ] {
             let name = "niwaki_discovery_dns_queries_total";
             counter!(name, "outcome" => outcome).absolute(count);
         }

@@ -2,7 +2,7 @@
 
 use niwaki_network::peers::{BanTarget, Event, PeerView};
 use niwaki_network::wire::BlockRange;
-use niwaki_network::{Network, Node, NodeId, Peer, RosterReport};
+use niwaki_network::{Host, Network, Node, NodeId, Peer, RosterReport};
 use niwaki_rpc::{
     BanReport, DepartureReport, OwnIpv6, OwnNode, PeerCommand, PeerHooks, PeerReport,
     SyncFailureReport, SyncReport,
@@ -11,6 +11,14 @@ use niwaki_sync::{SyncMode, SyncStatus, Way};
 use std::net::IpAddr;
 use std::sync::Arc;
 
+/// The address of a node, without the brackets of a URL.
+fn ip(node: &Node) -> String {
+    match &node.host {
+        Host::Ip(ip) => ip.to_string(),
+        Host::Name(name) => name.clone(),
+    }
+}
+
 /// This node, as it names itself.
 fn own(network: &Network) -> OwnNode {
     let enode = network.enode();
@@ -18,12 +26,12 @@ fn own(network: &Network) -> OwnNode {
         id: enode.id.to_string(),
         enode: enode.to_string(),
         enr: network.record().borrow().to_string(),
-        host: enode.host.to_string(),
+        host: ip(&enode),
         listen: network.address(),
         discovery_port: enode.udp,
         ipv6: network.enode_ipv6().map(|node| OwnIpv6 {
             enode: node.to_string(),
-            host: node.host.to_string().trim_matches(['[', ']']).to_owned(),
+            host: ip(&node),
             listen: network.address_ipv6(),
             port: node.tcp,
             discovery_port: node.udp,

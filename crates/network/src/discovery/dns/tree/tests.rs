@@ -24,6 +24,7 @@ fn walk(tree: &mut DnsTree, zone: &Zone, times_ms: std::ops::Range<u64>, is_want
                 now_ms = until_ms;
                 continue;
             }
+            NextStep::Again => continue,
             NextStep::Found(record) => Some(record),
             NextStep::Ask(query) => {
                 // One at a time.
@@ -289,4 +290,123 @@ fn fifteen_lists_that_can_not_be_resolved_do_not_hold_up_the_one_that_can() {
     let mut tree = tree(vec![url_of(&key(999), DOMAIN)]);
     let walk = walk(&mut tree, &zone, 0..4 * MINUTE_MS, true);
     assert_eq!(walk.found.into_iter().collect::<BTreeSet<_>>(), ids(0..50));
+}
+
+#[test]
+fn one_step_visits_at_most_32_remembered_entries() {
+    let mut tree = tree(vec![url_of(&key(999), DOMAIN)]);
+    let names = (0..MAX_NAMES).map(|number| EntryName::of(&number.to_string()));
+    tree.lists[0].add(names.collect(), false);
+    let left = |tree: &DnsTree| tree.lists[0].unvisited.records.len();
+    while left(&tree) > 0 {
+        let before = left(&tree);
+        assert_eq!(tree.next_step(0, true), NextStep::Again);
+        assert_eq!(before - left(&tree), MAX_VISITS);
+    }
+    assert!(matches!(tree.next_step(0, true), NextStep::Ask(_)));
+    assert_eq!(tree.lists[0].missing.records.len(), MAX_NAMES);
+}
+
+const OTHERS: [&str; 2] = ["b.example.org", "c.example.org"];
+
+/// Two lists, and one that links to that of this number.
+fn linking(seq: u64, number: usize) -> Zone {
+    let mut zone = Zone::default();
+    for (at, domain) in OTHERS.into_iter().enumerate() {
+        let records = records(10 * at + 10..10 * at + 14);
+        zone.put_list(&key(998), domain, 1, records, Vec::new());
+    }
+    let link = url_of(&key(998), OTHERS[number]).to_string();
+    zone.put_list(&key(999), DOMAIN, seq, records(0..4), vec![link]);
+    zone
+}
+
+fn domains(tree: &DnsTree) -> Vec<&str> {
+    tree.lists.iter().map(|list| list.url.domain()).collect()
+}
+
+#[test]
+fn a_list_to_which_nothing_links_any_more_is_dropped_and_a_lost_answer_drops_none() {
+    let mut tree = tree(vec![url_of(&key(999), DOMAIN)]);
+    walk(&mut tree, &linking(1, 0), 0..10 * MINUTE_MS, true);
+    assert_eq!(domains(&tree), [DOMAIN, OTHERS[0]]);
+
+    let mut dark = linking(2, 1);
+    let link = url_of(&key(998), OTHERS[1]).to_string();
+    let lost = format!("{}.{DOMAIN}", EntryName::of(&link));
+    let branch = format!("enrtree-branch:{}", EntryName::of(&link));
+    let lost_branch = format!("{}.{DOMAIN}", EntryName::of(&branch));
+    dark.0
+        .retain(|name, _| *name != lost && *name != lost_branch);
+    walk(&mut tree, &dark, 10 * MINUTE_MS..80 * MINUTE_MS, true);
+    assert_eq!(tree.lists[0].root.as_ref().map(|root| root.seq), Some(2));
+    assert_eq!(domains(&tree), [DOMAIN, OTHERS[0]]);
+
+    walk(
+        &mut tree,
+        &linking(3, 1),
+        80 * MINUTE_MS..160 * MINUTE_MS,
+        true,
+    );
+    assert_eq!(domains(&tree), [DOMAIN, OTHERS[1]]);
+}
+
+#[test]
+fn a_dropped_list_makes_room_for_one_that_had_none() {
+    let mut zone = Zone::default();
+    let link = |number: u16| url_of(&key(number), &format!("l{number}.org")).to_string();
+    zone.put_list(
+        &key(999),
+        DOMAIN,
+        1,
+        Vec::new(),
+        (0..15).map(link).collect(),
+    );
+    let mut tree = tree(vec![url_of(&key(999), DOMAIN)]);
+    walk(&mut tree, &zone, 0..10 * MINUTE_MS, true);
+    assert_eq!(tree.lists.len(), MAX_LISTS);
+    zone.put_list(&key(999), DOMAIN, 2, Vec::new(), vec![link(20)]);
+    walk(&mut tree, &zone, 10 * MINUTE_MS..80 * MINUTE_MS, true);
+    assert_eq!(domains(&tree), [DOMAIN, "l20.org"]);
+}
+
+#[test]
+fn the_saved_root_of_a_linked_list_holds_after_a_restart_and_is_saved_again() {
+    let urls = vec![url_of(&key(999), DOMAIN)];
+    let mut first = tree(urls.clone());
+    walk(&mut first, &linking(1, 0), 0..10 * MINUTE_MS, true);
+    let saved: Vec<String> = first.lines().collect();
+    let mut second = tree(urls);
+    second.restore(saved.clone());
+    let again: BTreeSet<String> = second.lines().collect();
+    assert_eq!(again, saved.into_iter().collect());
+    let found = walk(&mut second, &Zone::default(), 0..MINUTE_MS, true).found;
+    let expected: BTreeSet<_> = ids(0..4).into_iter().chain(ids(10..14)).collect();
+    assert_eq!(found.into_iter().collect::<BTreeSet<_>>(), expected);
+    assert!(second.saved_roots.is_empty());
+}
+
+#[test]
+fn roots_that_are_saved_for_unknown_lists_are_at_most_16() {
+    let mut zone = Zone::default();
+    let mut tree = tree(Vec::new());
+    for number in 0..40 {
+        let domain = format!("l{number}.org");
+        zone.put_list(&key(number), &domain, 1, Vec::new(), Vec::new());
+        let root = &zone.0[&domain][1];
+        tree.restore([format!("{} {root}", url_of(&key(number), &domain))]);
+    }
+    assert_eq!(tree.saved_roots.len(), MAX_LISTS);
+}
+
+#[test]
+fn one_list_that_is_answered_shows_that_the_resolver_works() {
+    let zone = linking(1, 0);
+    let mut half = zone.clone();
+    half.0.retain(|name, _| !name.ends_with(OTHERS[0]));
+    for (zone, expected) in [(zone, true), (half, true), (Zone::default(), false)] {
+        let mut tree = tree(vec![url_of(&key(999), DOMAIN)]);
+        walk(&mut tree, &zone, 0..10 * MINUTE_MS, true);
+        assert_eq!(tree.is_any_answered(), expected);
+    }
 }
