@@ -74,7 +74,8 @@ pub(crate) fn run(options: &FloodsOptions) -> Result<()> {
     let folder = new_folder(options.folder.as_deref(), temporary.path())?;
     let blocks = |seconds| usize::try_from(seconds * options.blocks_per_second);
     let in_peace = blocks(options.peace_seconds.unwrap_or(options.seconds))?;
-    let needed = in_peace + blocks(options.seconds)?;
+    // The first one, which finds every cache empty, is not measured.
+    let needed = 1 + in_peace + blocks(options.seconds)?;
     let saved = options.chain.as_deref();
     let chain = Chain::read_or_build(&options.binaries, saved, temporary.path(), needed)?;
     ensure!(
@@ -103,7 +104,9 @@ pub(crate) fn run(options: &FloodsOptions) -> Result<()> {
             &folder.join(&name),
             start,
         )?;
-        let (before, after) = chain.blocks.split_at(in_peace);
+        let (first, measured) = chain.blocks.split_at(1);
+        import(options, &node, first)?;
+        let (before, after) = measured.split_at(in_peace);
         let peace = import(options, &node, before)?;
         let attack = Attack::start(*flood, &node.client.enode()?)?;
         let under = import(options, &node, after)?;
