@@ -45,8 +45,7 @@ async fn run(ip: [u8; 4], boot: &str, net_restrict: NetRestrict) -> std::io::Res
         versions: EthVersion::CURRENT.to_vec(),
         subprotocols: Vec::new(),
         max_peers: 50,
-        // That of 127.0.0.1 dials, the other one is dialled: two that dial each other at once may refuse both sessions.
-        inbound_percent: if ip == [127, 0, 0, 3] { 100 } else { 0 },
+        inbound_percent: 50,
         static_nodes: Vec::new(),
         trusted_nodes: Vec::new(),
         boot_nodes: vec![boot],

@@ -8,7 +8,7 @@
 //!
 //! What holds at any time:
 //! - at most a configured share of the slots is taken by nodes that connected by themselves; static nodes count as this node's choice;
-//! - one session per node: the first whose Hello came stays;
+//! - one session per node: the first whose Hello came stays, and of two that each side dialled at the same moment the one of the greater id;
 //! - a connection that the roster refused or ended is forgotten at once, whatever its task still does with the socket;
 //! - trusted nodes are beyond limits and scores.
 //!

@@ -23,6 +23,8 @@ const MAX_PEERS_IN_SUBNET: usize = 2;
 const RESERVED_SLOTS: usize = 2;
 /// With fewer slots for dialled peers none is kept.
 const MIN_SLOTS_TO_RESERVE: usize = 4;
+/// Two sessions with a node, one dialled by each side, were dialled at the same moment if their Hellos came within this time.
+const TIE_MS: u64 = 2_000;
 /// Most dials in flight.
 const MAX_IN_FLIGHT: usize = 16;
 /// The same while fewer than half of the slots for dialled peers are taken.
@@ -208,8 +210,11 @@ impl Roster {
         if session.dialled.is_some_and(|dialled| dialled.1.id != id) {
             return Err(Refusal::OtherNode);
         }
-        if self.by_id.contains_key(&id) {
-            return Err(Refusal::AlreadyConnected);
+        if let Some(first) = self.by_id.get(&id).copied() {
+            if !self.replaces(session, id, first, now_ms) {
+                return Err(Refusal::AlreadyConnected);
+            }
+            self.cut(first, DisconnectReason::AlreadyConnected, now_ms, actions);
         }
         if self.plan.is_named(Source::Trusted, &id) {
             return Ok(());
@@ -229,6 +234,16 @@ impl Roster {
             true => self.admit_inbound(session.address.ip()),
             false => self.admit_dialled(offers),
         }
+    }
+
+    /// Whether a second session with a node goes before the first. If each side kept the session whose Hello it saw first, two nodes that
+    /// dial each other at the same moment could both end with none: the one stays that the node with the greater id dialled.
+    fn replaces(&self, second: &Session, id: NodeId, first: ConnId, now_ms: u64) -> bool {
+        let is_tie = self.sessions.get(&first).is_some_and(|first| {
+            first.is_inbound() != second.is_inbound()
+                && now_ms.saturating_sub(first.since_ms) < TIE_MS
+        });
+        is_tie && second.is_inbound() == (id.0 > self.config.own.0)
     }
 
     fn admit_inbound(&self, ip: IpAddr) -> Result<(), Refusal> {

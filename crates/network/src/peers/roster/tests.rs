@@ -1,6 +1,7 @@
 //! The roster, event by event.
 
 mod laws;
+mod ties;
 
 use super::*;
 use niwaki_primitives::FixedBytes;
@@ -183,6 +184,7 @@ fn a_node_that_connects_while_it_is_dialled_leaves_the_dial_in_flight_until_that
     let (dialled, candidate) = dials(&bench.after(1))[0];
     bench.join(1).unwrap();
     assert_eq!(bench.roster.plan.in_flight.len(), 1);
+    bench.now_ms += 2_000;
     let (id, offers) = (candidate.id, Offers::default());
     let conn = dialled;
     let actions = bench.step(Event::Greeted { conn, id, offers });
