@@ -28,6 +28,8 @@ const MAX_WAITING: usize = 16_384;
 const BATCH: usize = 512;
 /// How long the thread waits for an event before it looks whether this node syncs.
 const IDLE: Duration = Duration::from_millis(500);
+/// The same while it syncs: until then what peers send is ignored, and they send a transaction once.
+const IDLE_SYNCING: Duration = Duration::from_millis(20);
 /// A node that was current this time ago is not syncing yet.
 const SHORT_GAP: Duration = Duration::from_secs(10);
 /// Larger transactions are announced, not sent.
@@ -186,12 +188,12 @@ impl Waiting {
         self.came.notify_one();
     }
 
-    /// What has come, at most a batch; `None` once it is over.
-    fn take(&self) -> Option<Vec<News>> {
+    /// What has come within this time, at most a batch; `None` once it is over.
+    fn take(&self, timeout: Duration) -> Option<Vec<News>> {
         let waiting = self.news.lock().expect("no panic while it is held");
-        let waiting = self
-            .came
-            .wait_timeout_while(waiting, IDLE, |waiting| waiting.0.is_empty() && !waiting.1);
+        let waiting = self.came.wait_timeout_while(waiting, timeout, |waiting| {
+            waiting.0.is_empty() && !waiting.1
+        });
         let mut waiting = waiting.expect("no panic while it is held").0;
         let count = waiting.0.len().min(BATCH);
         match waiting.1 {
@@ -220,7 +222,8 @@ impl PoolGossip {
         batches: mpsc::Receiver<ReceivedBatch>,
     ) -> Result<Self> {
         let mut last_current = LastCurrent::default();
-        gossip.set_syncing(last_current.is_syncing(&backend.sync_status(), Instant::now()));
+        let mut is_syncing = last_current.is_syncing(&backend.sync_status(), Instant::now());
+        gossip.set_syncing(is_syncing);
         let waiting = Arc::new(Waiting::default());
         let queue = Arc::clone(&waiting);
         pool.listen(move |event| queue.push(event));
@@ -237,9 +240,10 @@ impl PoolGossip {
             .name("pool-to-peers".to_owned())
             .spawn(move || {
                 yield_to_blocks();
-                while let Some(news) = queue.take() {
+                while let Some(news) = queue.take(if is_syncing { IDLE_SYNCING } else { IDLE }) {
                     let status = backend.sync_status();
-                    gossip.set_syncing(last_current.is_syncing(&status, Instant::now()));
+                    is_syncing = last_current.is_syncing(&status, Instant::now());
+                    gossip.set_syncing(is_syncing);
                     tell(&pool, &gossip, news);
                 }
             });
