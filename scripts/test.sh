@@ -31,6 +31,9 @@ step "$bin/niwaki-devnet" play --niwaki "$bin/niwaki" "${peer[@]}" --slots 60 --
 payloads="$(go env GOMODCACHE 2>/dev/null || true)/github.com/ethereum/go-ethereum@v1.17.10/cmd/devp2p/internal/ethtest/testdata"
 if [ -f "$payloads/newpayload.json" ]; then
   step "$bin/niwaki-devnet" payloads --niwaki "$bin/niwaki" "$payloads"
+  if [ -x "$CARGO_TARGET_DIR/peers/devp2p" ]; then
+    step "$bin/niwaki-devnet" peers devp2p --niwaki "$bin/niwaki" --devp2p "$CARGO_TARGET_DIR/peers/devp2p" --chain "$payloads"
+  fi
 else
   echo "go-ethereum's test chain is not on this machine: docs/testing.md says how to get it"
 fi

@@ -1,8 +1,9 @@
 //! Views of the state after a block of the chain.
 
 use crate::Chain;
-use niwaki_primitives::{B256, Fault, StateDiff};
-use niwaki_state::{HistoricalView, StateHead, TRIE_LOGS_KEPT, View};
+use niwaki_primitives::{B256, Bytes, Fault, StateDiff};
+use niwaki_state::{BlockId, HistoricalView, StateHead, TRIE_LOGS_KEPT, View};
+use niwaki_storage::Segment;
 
 /// The state after a block; see [`niwaki_state::View`]. It may outlive the chain it is of.
 pub type ChainView = View;
@@ -14,6 +15,30 @@ impl Chain {
     /// A [`Fault`] of the storage.
     pub fn view_at_head(&self) -> Result<ChainView, Fault> {
         self.world().view_at_head()
+    }
+
+    /// The state after a block, laid over `base`, which must be a view of a head, be it a past one; `None` if the trie logs in between
+    /// are not kept.
+    ///
+    /// # Errors
+    /// A [`Fault`] of the storage.
+    ///
+    /// # Panics
+    /// If `base` is not of a head.
+    pub fn view_over(&self, base: &ChainView, block: BlockId) -> Result<Option<ChainView>, Fault> {
+        self.world().view_over(base, block)
+    }
+
+    /// The code with this hash; `None` if no account that this node ever had has it.
+    ///
+    /// # Errors
+    /// A [`Fault`] of the storage.
+    pub fn code(&self, hash: &B256) -> Result<Option<Bytes>, Fault> {
+        let code = self
+            .world()
+            .database()
+            .get(Segment::Code, hash.as_slice())?;
+        Ok(code.map(Bytes::from))
     }
 
     /// The state root after changes to `view` that belong to no block.

@@ -42,6 +42,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         listen_also: None,
         client: "discover".into(),
         versions: EthVersion::CURRENT.to_vec(),
+        snap: Vec::new(),
         subprotocols: Vec::new(),
         max_peers: 50,
         inbound_percent: 50,

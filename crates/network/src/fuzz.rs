@@ -21,6 +21,7 @@ mod connection;
 mod eth;
 mod found;
 mod roster;
+mod snap;
 mod values;
 
 use rand::rngs::SmallRng;

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `budget` | how much memory what comes in may take |
 //! | `meter` | how fast a peer may send |
+//! | `numbers` | which message number of the connection is what |
 //! | `outbox` | messages that wait for the socket, in lanes, bounded in bytes |
 //! | `pending` | requests of ours that wait for an answer |
 //! | `session` | the two tasks |
@@ -15,6 +16,7 @@
 
 mod budget;
 mod meter;
+mod numbers;
 mod outbox;
 mod pending;
 mod session;
@@ -25,10 +27,13 @@ use crate::peers::ConnId;
 use crate::rlpx::MAX_MESSAGE_BYTES;
 use crate::rlpx::{Capability, DisconnectReason, SharedProtocol};
 use crate::stats::Stats;
-use crate::wire::{Announcement, BlockRange, EthVersion, Request, RequestKind, Status, number};
+use crate::wire::{
+    Announcement, BlockRange, EthVersion, Request, RequestKind, SnapVersion, Status, number,
+};
 pub(crate) use budget::{Budget, Room};
 use niwaki_primitives::{B256, Bytes, U256};
 use niwaki_rules::ForkFilter;
+use numbers::Numbers;
 use outbox::Outbox;
 use pending::Pending;
 pub use pending::{AskError, PeerAnswer};
@@ -100,6 +105,8 @@ pub struct PeerInfo {
     pub capabilities: Vec<Capability>,
     /// The version of `eth` on this connection.
     pub version: EthVersion,
+    /// The version of `snap` on this connection, if both sides speak it.
+    pub snap: Option<SnapVersion>,
     /// The registered protocols that both sides speak, with their numbers on this connection.
     pub subprotocols: Vec<SharedProtocol>,
     /// Its first message.
@@ -113,6 +120,7 @@ pub struct PeerInfo {
 pub struct Peer {
     /// What does not change.
     pub info: PeerInfo,
+    numbers: Numbers,
     range: Mutex<BlockRange>,
     outbox: Arc<Outbox>,
     pending: Mutex<Pending>,
@@ -132,13 +140,11 @@ impl Peer {
         &self,
         request: &Request,
     ) -> Result<oneshot::Receiver<Result<PeerAnswer, AskError>>, AskError> {
-        let version = self.info.version;
-        if !request.kind().is_spoken(version) {
-            return Err(AskError::NotSpoken);
-        }
+        let number = self.numbers.of_request(request.kind());
+        let number = number.ok_or(AskError::NotSpoken)?;
         let (id, receiver) = self.pending().add(request)?;
-        let message = request.encode(id, version);
-        match self.outbox.request(request.kind().number(), message) {
+        let message = request.encode(id, self.info.version);
+        match self.outbox.request(number, message) {
             true => Ok(receiver),
             false => {
                 self.pending().remove(id);
@@ -147,23 +153,29 @@ impl Peer {
         }
     }
 
+    /// Whether the protocols on the connection have such requests.
+    pub fn speaks_kind(&self, kind: RequestKind) -> bool {
+        self.numbers.of_request(kind).is_some()
+    }
+
     /// Announces transactions. What it says may be lost if the peer reads too slowly.
     pub fn announce(&self, announcement: &Announcement) {
         let message = announcement.encode(self.info.version);
-        self.outbox
-            .gossip(number::NEW_POOLED_TRANSACTION_HASHES, message);
+        let number = number::NEW_POOLED_TRANSACTION_HASHES;
+        self.outbox.gossip(self.numbers.of_eth(number), message);
     }
 
     /// Sends the message Transactions; it may be lost if the peer reads too slowly.
     pub fn send_transactions(&self, message: Vec<u8>) {
-        self.outbox.gossip(number::TRANSACTIONS, message);
+        let number = self.numbers.of_eth(number::TRANSACTIONS);
+        self.outbox.gossip(number, message);
     }
 
     /// Says which blocks this node has, if the version of the connection has such a message.
     pub fn send_range(&self, range: BlockRange) {
         if self.info.version.has_ranges() {
-            self.outbox
-                .control(number::BLOCK_RANGE_UPDATE, range.encode());
+            let number = self.numbers.of_eth(number::BLOCK_RANGE_UPDATE);
+            self.outbox.control(number, range.encode());
         }
     }
 
@@ -204,11 +216,12 @@ impl Peer {
 }
 
 impl RequestKind {
-    /// Whether a version has such requests.
+    /// Whether a version of `eth` has such requests.
     pub fn is_spoken(self, version: EthVersion) -> bool {
         match self {
             Self::AccessLists => version >= EthVersion::Eth71,
             Self::Cells => version >= EthVersion::Eth72,
+            Self::Snap(_) => false,
             _ => true,
         }
     }
@@ -225,6 +238,8 @@ pub struct InboundRequest {
     pub request: Request,
     /// The id to answer with.
     pub id: u64,
+    /// The number of the answer's message.
+    answer_number: u8,
     outbox: Arc<Outbox>,
     permit: OwnedSemaphorePermit,
     _room: Room,
@@ -233,8 +248,7 @@ pub struct InboundRequest {
 impl InboundRequest {
     /// Sends the answer: the whole message, with the id.
     pub fn answer(self, message: Vec<u8>) {
-        let number = self.request.kind().number() + 1;
-        self.outbox.answer(number, message, self.permit);
+        self.outbox.answer(self.answer_number, message, self.permit);
     }
 }
 

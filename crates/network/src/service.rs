@@ -32,7 +32,7 @@ use crate::rlpx::{Hello, Protocol};
 use crate::router::RouterHandle;
 use crate::stats::Stats;
 use crate::subnet::NetRestrict;
-use crate::wire::EthVersion;
+use crate::wire::{EthVersion, SnapVersion};
 use finder::Counts;
 use niwaki_primitives::Bytes;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -70,6 +70,8 @@ pub struct NetworkConfig {
     pub client: String,
     /// The versions of `eth` that are offered.
     pub versions: Vec<EthVersion>,
+    /// The versions of `snap` that are offered; none if this node serves no state.
+    pub snap: Vec<SnapVersion>,
     /// Protocols of the owner that are offered beside `eth`. Their peers and messages come out of [`Inbound::subprotocols`].
     pub subprotocols: Vec<Subprotocol>,
     /// Slots for peers.

@@ -1,4 +1,4 @@
-//! The messages of `eth`, versions 66 to 72, as values: written and read, each within its limits.
+//! The messages of `eth`, versions 66 to 72, and of `snap` as values: written and read, each within its limits.
 //!
 //! | file | what it is |
 //! |---|---|
@@ -9,6 +9,7 @@
 //! | `request` | what is asked: headers, bodies, receipts, transactions, access lists, cells |
 //! | `response` | the answers |
 //! | `gossip` | transactions, and announcements of them |
+//! | `snap` | the messages of `snap` |
 //!
 //! Spec: devp2p `caps/eth.md`; EIP-2481 (66), EIP-4938 (67), EIP-5793 (68), EIP-7642 (69), EIP-7975 (70), EIP-8159 (71), EIP-8070 (72).
 
@@ -18,6 +19,7 @@ mod gossip;
 pub mod limits;
 mod request;
 mod response;
+mod snap;
 mod status;
 
 pub(crate) use footprint::footprint;
@@ -26,6 +28,10 @@ pub use gossip::{Announced, Announcement, encode_item, encode_transactions};
 pub(crate) use request::no_node_data;
 pub use request::{BlockId, CellMask, Request, RequestKind};
 pub use response::{Answer, Items, cells_answer, put_receipt};
+pub(crate) use snap::message_name as snap_message_name;
+pub use snap::{
+    Entries, SlotItems, SnapAnswer, SnapItems, SnapKind, SnapRequest, SnapVersion, TriePaths,
+};
 pub use status::{BlockRange, EthVersion, Status, StatusError};
 
 /// The name of the message of `eth` with this number.

@@ -43,6 +43,7 @@ async fn run(ip: [u8; 4], boot: &str, net_restrict: NetRestrict) -> std::io::Res
         listen_also: None,
         client: "test".to_owned(),
         versions: EthVersion::CURRENT.to_vec(),
+        snap: Vec::new(),
         subprotocols: Vec::new(),
         max_peers: 50,
         inbound_percent: 50,

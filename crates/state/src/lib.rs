@@ -33,6 +33,7 @@
 //! | `views/overlay` | path from the head to another block by trie logs; recent overlays |
 //! | `views/layers` | diffs of several blocks, looked up as one |
 //! | `views/historical` | [`HistoricalView`]: any past state of an archive |
+//! | `views/provable` | [`ProvableView`]: a recent state with its tries, for proofs |
 //! | `views/range` | accounts and slots in the order of their hashes |
 //! | `views/cache` | accounts, slots and code in memory |
 //! | `views/value_prefetch` | values read into that cache before execution needs them |
@@ -50,6 +51,7 @@
 //! | `commit/flat` | bytes of a flat account and value |
 //! | `commit/trie_log` | bytes of a trie log |
 //! | `commit/history` | rows of an archive |
+//! | `download` | ranges of a state that come from peers |
 //! | `maintenance` | the whole state at once |
 //! | `maintenance/genesis` | the first state, from a short list of accounts |
 //! | `maintenance/load` | the first state, of any size |
@@ -59,6 +61,7 @@
 #![forbid(unsafe_code)]
 
 mod commit;
+mod download;
 mod head;
 mod maintenance;
 mod tries;
@@ -69,15 +72,18 @@ pub use commit::flat::{decode_account, decode_value, encode_account, encode_valu
 pub use commit::hashed_diff::{HashedAccountDiff, HashedDiff, HashedSlotDiff};
 pub use commit::root::ComputedRoot;
 pub use commit::trie_log::{TrieLog, TrieLogError};
+pub use download::{verify_accounts, verify_slots};
 pub use head::{BlockId, StateHead};
 pub use maintenance::check::{CheckSummary, Problem};
 pub use maintenance::genesis::{GenesisAccount, genesis_root};
 pub use maintenance::load::{GenesisLoad, LoadError, LoadProgress, ResumableLoad};
 pub use maintenance::repair::{RepairError, RepairProgress, RepairSummary};
+pub use niwaki_trie::{RangeError, TrieAccount};
 pub use tries::incremental_root::{IncrementalRoot, RootFinisher};
 pub use tries::prefetcher::TriePrefetcher;
 pub use views::cache::{CacheStats, HitRate};
 pub use views::historical::HistoricalView;
+pub use views::provable::ProvableView;
 pub use views::range::RangeVisitor;
 pub use views::view::View;
 pub use world::{StateOptions, TRIE_LOGS_KEPT, WorldState};

@@ -21,6 +21,7 @@ mod archive;
 mod branches;
 mod checking;
 mod prefetch;
+mod provable;
 mod tries;
 mod views;
 

@@ -4,6 +4,7 @@ pub(crate) mod cache;
 pub(crate) mod historical;
 pub(crate) mod layers;
 pub(crate) mod overlay;
+pub(crate) mod provable;
 pub(crate) mod range;
 mod value_prefetch;
 pub(crate) mod view;

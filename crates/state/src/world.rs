@@ -172,6 +172,23 @@ impl WorldState {
         self.overlaid(view, block)
     }
 
+    /// The state after `block`, laid over `base`, which must be a view of a head, be it a past one; `None` as for
+    /// [`WorldState::view_at`]. It costs one trie log for each block between the two.
+    ///
+    /// # Errors
+    /// A [`Fault`] of the storage.
+    ///
+    /// # Panics
+    /// If `base` is not of a head.
+    pub fn view_over(&self, base: &View, block: BlockId) -> Result<Option<View>, Fault> {
+        assert!(base.overlay.is_none(), "a view of a head");
+        let overlay = overlay_at(&self.database, &base.head, block)?;
+        Ok(overlay.map(|overlay| View {
+            overlay: Some(Arc::new(overlay)),
+            ..base.clone()
+        }))
+    }
+
     /// The state after `block`, as an overlay over `view`, which must be of a head.
     pub(crate) fn overlaid(&self, view: View, block: BlockId) -> Result<Option<View>, Fault> {
         let head = view.head;

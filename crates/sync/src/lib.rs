@@ -39,6 +39,6 @@ mod times;
 pub use owner::{Sync, SyncConfig};
 pub use picker::Way;
 pub use progress::{STALLS, SyncFailure, SyncMode, SyncState, SyncStatus};
-pub use serve::{Sources, answer, serve};
+pub use serve::{RecentStates, STATES_SERVED, Sources, answer, serve};
 pub use target::TargetSource;
 pub use times::SyncTime;

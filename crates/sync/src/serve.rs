@@ -1,9 +1,18 @@
-//! Answers what peers ask: headers, bodies, receipts and block access lists from the chain, transactions and cells from the pool.
+//! Answers what peers ask: headers, bodies, receipts and block access lists from the chain, parts of its recent states, transactions and
+//! cells from the pool.
 //!
 //! Threads of low priority take requests one at a time ([`serve`]). An answer has at most 1,024 items and ends with the item that passes
 //! 2 MiB. What this node does not have is left out, except where an answer's places count (access lists).
 //!
+//! | file | what it is |
+//! |---|---|
+//! | `snap` | what is asked by `snap` |
+//! | `recent_states` | the states that this node can give |
+//!
 //! Spec: devp2p `caps/eth.md`.
+
+mod recent_states;
+mod snap;
 
 use niwaki_chain::{Chain, StoredHeader};
 use niwaki_network::InboundRequest;
@@ -13,6 +22,7 @@ use niwaki_network::wire::{
 };
 use niwaki_primitives::rlp::{Encodable, Header as RlpHeader};
 use niwaki_primitives::{B256, Bytes, Fault, Receipt};
+pub use recent_states::{RecentStates, STATES_SERVED};
 use tokio::sync::mpsc;
 use tracing::error;
 
@@ -22,6 +32,8 @@ use tracing::error;
 pub struct Sources<'s> {
     /// Blocks.
     pub chain: &'s Chain,
+    /// The chain's recent states.
+    pub states: &'s RecentStates,
     /// A transaction of the pool in the form in which peers of this version get it (EIP-2718); `None` if the pool has none, or keeps it
     /// private.
     pub transaction: &'s (dyn Fn(&B256, EthVersion) -> Option<Bytes> + Sync),
@@ -103,6 +115,7 @@ pub fn answer(
             transactions,
             columns,
         } => Ok(cells(sources, transactions, *columns, id)),
+        Request::Snap(request) => snap::answer(chain, sources.states, request, id),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Lookup of one key, from the root down.
+//! Lookup of one key or one node, from the root down.
 
 use crate::view::{fault_key, segment};
 use crate::{Node, NodeRef, Owner, Path, TrieView};
@@ -64,5 +64,53 @@ pub fn find(
         at = at
             .join(skipped.as_slice())
             .expect("a part of the key is not longer than a key");
+    }
+}
+
+/// The node at `path` of the trie of `owner` with root `root`; `None` if there is none that its parent names by hash.
+///
+/// # Errors
+/// Any [`Fault`] of the view.
+pub fn node_at(
+    view: &dyn TrieView,
+    owner: Owner,
+    root: B256,
+    path: &Path,
+) -> Result<Option<Node>, Fault> {
+    let mut reference = match root {
+        EMPTY_ROOT_HASH => NodeRef::Empty,
+        root => NodeRef::Hash(root),
+    };
+    let mut at = Path::EMPTY;
+    loop {
+        let node = match &reference {
+            NodeRef::Empty | NodeRef::Inline(_) => return Ok(None),
+            NodeRef::Leaf(hash) => view.leaf(&owner, &at, hash)?,
+            NodeRef::Hash(hash) => match view.node(&owner, &at, hash)? {
+                Some(node) => node,
+                None => view.leaf(&owner, &at, hash)?,
+            },
+        };
+        let rest = &path.as_slice()[at.len()..];
+        if rest.is_empty() {
+            return Ok(Some(node));
+        }
+        let skipped = match node {
+            Node::Leaf { .. } => return Ok(None),
+            Node::Extension(extension) => {
+                reference = extension.child.reference;
+                extension.path
+            }
+            Node::Branch(branch) => {
+                reference = branch.get(rest[0]);
+                Path::EMPTY.join(&rest[..1]).expect("one nibble")
+            }
+        };
+        if !rest.starts_with(skipped.as_slice()) {
+            return Ok(None);
+        }
+        at = at
+            .join(skipped.as_slice())
+            .expect("a part of the path is not longer than it");
     }
 }

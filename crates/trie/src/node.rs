@@ -297,6 +297,14 @@ fn read_hex_prefix(bytes: &[u8]) -> Result<(Path, bool), MalformedNode> {
     Ok((path, flag >> 4 >= 2))
 }
 
+/// The path whose hex-prefix encoding this is; `None` if it is none, or that of a leaf.
+///
+/// Spec: Yellow Paper, appendix C.
+pub fn compact_path(bytes: &[u8]) -> Option<Path> {
+    let (path, is_leaf) = read_hex_prefix(bytes).ok()?;
+    (!is_leaf).then_some(path)
+}
+
 pub(crate) fn string_length(bytes: &[u8]) -> usize {
     alloy_rlp::Encodable::length(bytes)
 }

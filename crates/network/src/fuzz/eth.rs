@@ -1,12 +1,12 @@
-//! The messages of `eth`, every version of each.
+//! The messages of `eth`, every version of each, and of `snap`.
 
 use super::values::{body, bytes, encoded_transaction, hash, header, number, receipt, some};
-use super::{Form, Target};
+use super::{Form, Target, snap};
 use crate::wire::fields::list;
 use crate::wire::{
     Announced, Announcement, Answer, BlockId, BlockRange, CellMask, EthVersion, Request,
-    RequestKind, Status, cells_answer, decode_transactions, encode_item, encode_transactions,
-    footprint, limits::CELL_BYTES, no_node_data, put_receipt,
+    RequestKind, SnapKind, Status, cells_answer, decode_transactions, encode_item,
+    encode_transactions, footprint, limits::CELL_BYTES, no_node_data, put_receipt,
 };
 use niwaki_primitives::rlp::{Decodable, encode};
 use niwaki_primitives::{B256, Bytes, U256};
@@ -14,25 +14,38 @@ use niwaki_rules::ForkId;
 use rand::Rng;
 use rand::rngs::SmallRng;
 
-const KINDS: [(RequestKind, &str); 6] = [
-    (RequestKind::Headers, "headers"),
-    (RequestKind::Bodies, "bodies"),
-    (RequestKind::Receipts, "receipts"),
-    (RequestKind::PooledTransactions, "pooled-transactions"),
-    (RequestKind::AccessLists, "access-lists"),
-    (RequestKind::Cells, "cells"),
-];
-
 pub(super) fn targets() -> Vec<Target> {
     let mut all = vec![range(), transactions(), node_data()];
     for version in EthVersion::ALL {
         all.extend([status(version), announcement(version)]);
-        let spoken = KINDS.iter().filter(|(kind, _)| kind.is_spoken(version));
-        for (kind, name) in spoken {
-            all.extend([request(*kind, name, version), answer(*kind, name, version)]);
+        let spoken = RequestKind::ALL.into_iter();
+        for kind in spoken.filter(|kind| kind.is_spoken(version)) {
+            all.extend([request(kind, version), answer(kind, version)]);
         }
     }
+    // They are the same with every version of eth.
+    for kind in SnapKind::ALL.map(RequestKind::Snap) {
+        let version = EthVersion::Eth72;
+        all.extend([request(kind, version), answer(kind, version)]);
+    }
     all
+}
+
+/// What a target is called after.
+fn name(kind: RequestKind) -> &'static str {
+    match kind {
+        RequestKind::Headers => "headers",
+        RequestKind::Bodies => "bodies",
+        RequestKind::Receipts => "receipts",
+        RequestKind::PooledTransactions => "pooled-transactions",
+        RequestKind::AccessLists => "access-lists",
+        RequestKind::Cells => "cells",
+        RequestKind::Snap(SnapKind::AccountRange) => "snap/account-range",
+        RequestKind::Snap(SnapKind::StorageRanges) => "snap/storage-ranges",
+        RequestKind::Snap(SnapKind::ByteCodes) => "snap/byte-codes",
+        RequestKind::Snap(SnapKind::TrieNodes) => "snap/trie-nodes",
+        RequestKind::Snap(SnapKind::AccessLists) => "snap/access-lists",
+    }
 }
 
 fn block_range(rng: &mut SmallRng) -> BlockRange {
@@ -128,9 +141,9 @@ fn node_data() -> Target {
     )
 }
 
-fn request(kind: RequestKind, name: &str, version: EthVersion) -> Target {
+fn request(kind: RequestKind, version: EthVersion) -> Target {
     Target::new(
-        format!("request/{name}/{}", version.number()),
+        format!("request/{}/{}", name(kind), version.number()),
         Form::Rlp(0),
         move |rng| random_request(kind, rng).encode(number(rng), version),
         move |data| Request::decode(kind, data, version).ok(),
@@ -161,11 +174,12 @@ fn random_request(kind: RequestKind, rng: &mut SmallRng) -> Request {
             transactions: hashes,
             columns: CellMask(rng.random()),
         },
+        RequestKind::Snap(kind) => Request::Snap(snap::random_request(kind, rng)),
     }
 }
 
 /// As the task reads it that reads a peer's messages: room is taken for the footprint, which bounds what the answer takes.
-fn answer(kind: RequestKind, name: &str, version: EthVersion) -> Target {
+fn answer(kind: RequestKind, version: EthVersion) -> Target {
     let read = move |data: &[u8]| {
         footprint(kind, data, version).ok()?;
         Answer::decode(kind, data, version).ok()
@@ -176,7 +190,7 @@ fn answer(kind: RequestKind, name: &str, version: EthVersion) -> Target {
             footprint(kind, data, version).unwrap_or_default() + 512
         }),
         ..Target::new(
-            format!("answer/{name}/{}", version.number()),
+            format!("answer/{}/{}", name(kind), version.number()),
             Form::Rlp(0),
             move |rng| written(number(rng), &random_answer(kind, rng), version),
             read,
@@ -213,6 +227,7 @@ fn random_answer(kind: RequestKind, rng: &mut SmallRng) -> Answer {
                 columns: CellMask(rng.random()),
             }
         }
+        RequestKind::Snap(kind) => Answer::Snap(snap::random_answer(kind, rng)),
     }
 }
 
@@ -252,6 +267,7 @@ fn written(id: u64, answer: &Answer, version: EthVersion) -> Vec<u8> {
             cells,
             columns,
         } => return cells_answer(id, transactions, cells, *columns),
+        Answer::Snap(answer) => return snap::written(id, answer),
     };
     list(&[&encode(id), &list(&[&items])])
 }

@@ -23,7 +23,7 @@ const MAX_SUBPROTOCOL_BYTES: usize = 8 << 20;
 /// Most messages of the lane of control.
 const MAX_CONTROL: usize = 64;
 
-/// A message for a peer. Its number counts from the protocol's first.
+/// A message for a peer. Its number counts from the connection's first.
 #[derive(Debug)]
 pub(super) struct Outgoing {
     pub(super) number: u8,
@@ -36,7 +36,6 @@ pub(super) struct Outgoing {
 #[derive(Debug)]
 pub(super) enum Next {
     Send(Outgoing),
-    /// A message whose number counts from the connection's first.
     SendSubprotocol(u8, Bytes),
     Ping,
     Pong,
@@ -90,7 +89,7 @@ impl Outbox {
         self.push_control(Next::Pong);
     }
 
-    /// Returns whether there was room. `id` counts from the connection's first.
+    /// Returns whether there was room.
     pub(super) fn subprotocol(&self, id: u8, data: Bytes) -> bool {
         self.change(|lanes| {
             let bytes = lanes.subprotocol_bytes.saturating_add(data.len());

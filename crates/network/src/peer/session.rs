@@ -9,6 +9,7 @@
 
 use super::budget::{PeerBudget, Room};
 use super::meter::{Metered, Meters};
+use super::numbers::Numbers;
 use super::outbox::{Next, Outbox};
 use super::pending::{PeerAnswer, Pending};
 use super::subprotocol::Link;
@@ -55,9 +56,9 @@ pub enum PeerError {
     #[error(transparent)]
     Status(#[from] StatusError),
     /// A message breaks the protocol.
-    #[error("message {number:#04x} of eth breaks the protocol: {reason}")]
+    #[error("message {number:#04x} breaks the protocol: {reason}")]
     Breach {
-        /// The message's number, from the protocol's first.
+        /// The message's number: of eth from the protocol's first, of another protocol from the connection's.
         number: u8,
         /// What is wrong.
         reason: String,
@@ -95,24 +96,6 @@ impl PeerError {
     }
 }
 
-/// Where `eth` is among the numbers of a connection.
-#[derive(Clone, Copy, Debug)]
-struct Eth {
-    version: EthVersion,
-    offset: u8,
-}
-
-impl Eth {
-    fn of<R, W>(session: &Session<R, W>) -> Option<Self> {
-        let mut protocols = session.protocols.iter();
-        let eth = protocols.find(|protocol| protocol.capability.name == "eth")?;
-        Some(Self {
-            version: EthVersion::from_number(eth.capability.version)?,
-            offset: eth.offset,
-        })
-    }
-}
-
 /// Runs a connection until it ends, and returns why. Reader and writer run in the calling task, which waits for what `on_event` returns.
 pub(crate) async fn run<R, W, F>(
     session: Session<R, W>,
@@ -125,7 +108,7 @@ where
     W: AsyncWrite + Unpin,
     F: Future,
 {
-    let eth = Eth::of(&session);
+    let numbers = Numbers::of(&session.protocols);
     let mut link = Link::new(origin.conn, &session.protocols, channels);
     let Session {
         hello,
@@ -133,7 +116,7 @@ where
         mut writer,
         ..
     } = session;
-    let Some(eth) = eth else {
+    let Some(numbers) = numbers else {
         let error = PeerError::Closed(DisconnectReason::UselessPeer);
         close(&mut writer, &error).await;
         return error;
@@ -144,7 +127,7 @@ where
         link: &mut link,
         budget: &budget,
     };
-    let exchanged = exchange_status(&mut reader, &mut writer, eth, channels, early).await;
+    let exchanged = exchange_status(&mut reader, &mut writer, numbers, channels, early).await;
     drop(greeted);
     let status = match exchanged {
         Ok(status) => status,
@@ -157,7 +140,8 @@ where
         origin,
         client: hello.client,
         capabilities: hello.capabilities,
-        version: eth.version,
+        version: numbers.eth,
+        snap: numbers.snap(),
         subprotocols: link.protocols().to_vec(),
         status,
         since: Instant::now().into_std(),
@@ -165,6 +149,7 @@ where
     let peer = Arc::new(Peer {
         range: Mutex::new(info.status.range),
         info,
+        numbers,
         outbox: Arc::new(Outbox::default()),
         pending: Mutex::new(Pending::default()),
     });
@@ -174,7 +159,6 @@ where
         link.up(&peer).await;
         let inbound = Inbound {
             peer: &peer,
-            eth,
             channels,
             link: &link,
             budget: &budget,
@@ -183,7 +167,7 @@ where
     };
     let error = tokio::select! {
         error = reading => error,
-        error = write(&mut writer, &peer.outbox, eth) => error,
+        error = write(&mut writer, &peer.outbox) => error,
     };
     peer.pending().fail_all();
     close(&mut writer, &error).await;
@@ -224,7 +208,7 @@ async fn close<W: AsyncWrite + Unpin>(writer: &mut MessageWriter<W>, error: &Pee
 async fn exchange_status<R, W>(
     reader: &mut MessageReader<R>,
     writer: &mut MessageWriter<W>,
-    eth: Eth,
+    numbers: Numbers,
     channels: &PeerChannels,
     early: Early<'_>,
 ) -> Result<Status, PeerError>
@@ -233,10 +217,10 @@ where
     W: AsyncWrite + Unpin,
 {
     let chain = channels.chain.borrow().clone();
-    let ours = chain.status(eth.version);
+    let ours = chain.status(numbers.eth);
     let exchange = async {
         writer
-            .send(eth.offset + number::STATUS, &ours.encode())
+            .send(numbers.of_eth(number::STATUS), &ours.encode())
             .await?;
         loop {
             let (message, room) = early.next(reader).await?;
@@ -246,14 +230,14 @@ where
                     writer.send(base::PONG, &[0xc0]).await?;
                 }
                 base::PONG => (),
-                id if id == eth.offset + number::STATUS => {
+                id if numbers.is_status(id) => {
                     let accepts = |fork_id| chain.forks.validate(fork_id).is_ok();
                     return Ok(ours.check(&message.data, accepts)?);
                 }
                 id if early.link.has(id) => early.link.keep(id, message.data, room),
                 id => {
                     return Err(breach(
-                        id.wrapping_sub(eth.offset),
+                        numbers.in_eth(id).unwrap_or(id),
                         "comes before the status",
                     ));
                 }
@@ -275,17 +259,12 @@ fn breach(number: u8, reason: impl ToString) -> PeerError {
     }
 }
 
-async fn write<W: AsyncWrite + Unpin>(
-    writer: &mut MessageWriter<W>,
-    outbox: &Outbox,
-    eth: Eth,
-) -> PeerError {
+async fn write<W: AsyncWrite + Unpin>(writer: &mut MessageWriter<W>, outbox: &Outbox) -> PeerError {
     loop {
         let next = outbox.next().await;
         let sent = match &next {
             Next::Send(message) => {
-                let id = eth.offset + message.number;
-                timeout(WRITE_TIMEOUT, writer.send(id, &message.data)).await
+                timeout(WRITE_TIMEOUT, writer.send(message.number, &message.data)).await
             }
             Next::SendSubprotocol(id, data) => timeout(WRITE_TIMEOUT, writer.send(*id, data)).await,
             Next::Ping => timeout(WRITE_TIMEOUT, writer.send(base::PING, &[0xc0])).await,
@@ -304,7 +283,6 @@ async fn write<W: AsyncWrite + Unpin>(
 #[derive(Clone, Copy)]
 struct Inbound<'s> {
     peer: &'s Arc<Peer>,
-    eth: Eth,
     channels: &'s PeerChannels,
     link: &'s Link,
     budget: &'s PeerBudget,
@@ -316,9 +294,8 @@ impl Inbound<'_> {
         if self.link.has(id) {
             return MAX_MESSAGE_BYTES;
         }
-        let number = id.checked_sub(self.eth.offset);
-        let asked = number.and_then(RequestKind::of_answer);
-        match number {
+        let asked = self.peer.numbers.answer(id);
+        match self.peer.numbers.in_eth(id) {
             _ if asked.is_some_and(|kind| self.peer.pending().has_asked(kind)) => MAX_MESSAGE_BYTES,
             Some(number::NEW_BLOCK) if !self.channels.chain.borrow().is_merged => MAX_MESSAGE_BYTES,
             Some(number::TRANSACTIONS) => MAX_TRANSACTIONS_BYTES,
@@ -427,7 +404,6 @@ async fn next_size<R: AsyncRead + Unpin>(
 async fn handle(read: Read<'_>, inbound: &Inbound<'_>) -> Result<Handled, PeerError> {
     let Inbound {
         peer,
-        eth,
         channels,
         link,
         ..
@@ -441,17 +417,53 @@ async fn handle(read: Read<'_>, inbound: &Inbound<'_>) -> Result<Handled, PeerEr
         base::DISCONNECT => return Err(disconnected(&read.message)),
         id if link.has(id) => link.hand_out(id, read.message.data, read.room).await,
         id => {
-            let number = id
-                .checked_sub(eth.offset)
-                .filter(|n| *n < eth.version.length());
-            let number = number.ok_or_else(|| breach(id, "no such message"))?;
-            let handled = handle_eth(number, read, peer, channels).await;
+            let handled = handle_own(read, peer, channels).await;
+            let number = peer.numbers.in_eth(id).unwrap_or(id);
             return handled.map_err(|reason| breach(number, reason));
         }
     }
     Ok(Handled::Unmetered)
 }
 
+/// A message of `eth` or `snap`.
+async fn handle_own(
+    read: Read<'_>,
+    peer: &Arc<Peer>,
+    channels: &PeerChannels,
+) -> Result<Handled, rlp::Error> {
+    let (id, numbers, version) = (read.message.id, &peer.numbers, peer.info.version);
+    let data = read.message.data.as_slice();
+    if let Some(kind) = numbers.request(id) {
+        let (request_id, request) = Request::decode(kind, data, version)?;
+        let permit = read.places.acquire_owned().await;
+        let inbound = InboundRequest {
+            peer: peer.info.origin.conn,
+            version,
+            request,
+            id: request_id,
+            answer_number: id + 1,
+            outbox: Arc::clone(&peer.outbox),
+            permit: permit.expect("the places are never closed"),
+            _room: read.room,
+        };
+        let _ = channels.requests.send(inbound).await;
+        return Ok(Handled::Metered(Metered::Request));
+    }
+    if let Some(kind) = numbers.answer(id) {
+        let (request_id, answer) = read_answer(kind, data, version, read.budget).await?;
+        let completed = peer.pending().complete(kind, request_id, answer);
+        completed.map_err(|_| rlp::Error::Custom("not what was asked for"))?;
+        return Ok(Handled::Unmetered);
+    }
+    match numbers.in_eth(id) {
+        Some(number) => handle_eth(number, read, peer, channels).await,
+        None => Err(NO_SUCH_MESSAGE),
+    }
+}
+
+const NO_SUCH_MESSAGE: rlp::Error = rlp::Error::Custom("no such message here");
+
+/// A message of `eth` that is neither a request nor an answer that this version has.
 async fn handle_eth(
     number: u8,
     read: Read<'_>,
@@ -459,7 +471,7 @@ async fn handle_eth(
     channels: &PeerChannels,
 ) -> Result<Handled, rlp::Error> {
     let data = read.message.data.as_slice();
-    let (id, version) = (peer.info.origin.conn, peer.info.version);
+    let version = peer.info.version;
     match number {
         number::BLOCK_RANGE_UPDATE => {
             let range = BlockRange::decode(data)?;
@@ -478,7 +490,8 @@ async fn handle_eth(
             let answer = no_node_data(data)?;
             let permit = read.places.acquire_owned().await;
             let permit = permit.expect("the places are never closed");
-            peer.outbox.answer(number::NODE_DATA, answer, permit);
+            let number = peer.numbers.of_eth(number::NODE_DATA);
+            peer.outbox.answer(number, answer, permit);
             return Ok(Handled::Metered(Metered::Request));
         }
         number::NEW_BLOCK | number::NEW_BLOCK_HASHES => {
@@ -486,30 +499,7 @@ async fn handle_eth(
                 return Err(rlp::Error::Custom("blocks come from the consensus client"));
             }
         }
-        _ => {
-            let spoken = |kind: &RequestKind| kind.is_spoken(version);
-            if let Some(kind) = RequestKind::of_request(number).filter(spoken) {
-                let (request_id, request) = Request::decode(kind, data, version)?;
-                let permit = read.places.acquire_owned().await;
-                let inbound = InboundRequest {
-                    peer: id,
-                    version,
-                    request,
-                    id: request_id,
-                    outbox: Arc::clone(&peer.outbox),
-                    permit: permit.expect("the places are never closed"),
-                    _room: read.room,
-                };
-                let _ = channels.requests.send(inbound).await;
-                return Ok(Handled::Metered(Metered::Request));
-            } else if let Some(kind) = RequestKind::of_answer(number).filter(spoken) {
-                let (request_id, answer) = read_answer(kind, data, version, read.budget).await?;
-                let completed = peer.pending().complete(kind, request_id, answer);
-                completed.map_err(|_| rlp::Error::Custom("not what was asked for"))?;
-            } else {
-                return Err(rlp::Error::Custom("no such message here"));
-            }
-        }
+        _ => return Err(NO_SUCH_MESSAGE),
     }
     Ok(Handled::Unmetered)
 }

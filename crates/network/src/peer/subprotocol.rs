@@ -45,12 +45,12 @@ pub enum SubprotocolError {
 }
 
 impl Subprotocol {
-    /// Checks protocols that are offered beside `eth`, which has so many message numbers.
+    /// Checks protocols that are offered beside `eth` and `snap`, which have so many message numbers.
     ///
     /// # Errors
     /// [`SubprotocolError`].
-    pub(crate) fn check(all: &[Self], eth_length: u8) -> Result<(), SubprotocolError> {
-        let mut numbers = usize::from(eth_length);
+    pub(crate) fn check(all: &[Self], own_length: u8) -> Result<(), SubprotocolError> {
+        let mut numbers = usize::from(own_length);
         for (index, one) in all.iter().enumerate() {
             let is_name = (1..=8).contains(&one.name.len())
                 && one.name.bytes().all(|byte| byte.is_ascii_alphanumeric())
@@ -111,7 +111,9 @@ pub(super) struct Link {
 
 impl Link {
     pub(super) fn new(conn: ConnId, shared: &[SharedProtocol], channels: &PeerChannels) -> Self {
-        let is_own = |protocol: &&SharedProtocol| protocol.capability.name != "eth";
+        let is_own = |protocol: &&SharedProtocol| {
+            !["eth", "snap"].contains(&protocol.capability.name.as_str())
+        };
         Self {
             conn,
             protocols: shared.iter().filter(is_own).cloned().collect(),

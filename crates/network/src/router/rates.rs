@@ -3,7 +3,7 @@
 //!
 //! A request is as large as the peer delivers in one second. A peer that was never measured gets a small one.
 
-use crate::wire::RequestKind;
+use crate::wire::{RequestKind, SnapKind};
 use std::collections::BTreeMap;
 
 /// What a new measurement counts.
@@ -112,6 +112,11 @@ impl From<RequestKind> for AskKind {
             RequestKind::PooledTransactions => Self::PooledTransactions,
             RequestKind::AccessLists => Self::AccessLists,
             RequestKind::Cells => Self::Cells,
+            RequestKind::Snap(SnapKind::AccountRange) => Self::AccountRange,
+            RequestKind::Snap(SnapKind::StorageRanges) => Self::StorageRanges,
+            RequestKind::Snap(SnapKind::ByteCodes) => Self::ByteCodes,
+            RequestKind::Snap(SnapKind::TrieNodes) => Self::TrieNodes,
+            RequestKind::Snap(SnapKind::AccessLists) => Self::SnapAccessLists,
         }
     }
 }

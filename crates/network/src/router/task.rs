@@ -304,19 +304,10 @@ impl State {
     }
 }
 
-/// What a peer can be asked for, by its version of `eth` and the blocks that it says it has.
+/// What a peer can be asked for, by the protocols on the connection and the blocks that it says it has.
 fn abilities(peer: &Peer) -> Abilities {
-    const KINDS: [RequestKind; 6] = [
-        RequestKind::Headers,
-        RequestKind::Bodies,
-        RequestKind::Receipts,
-        RequestKind::PooledTransactions,
-        RequestKind::AccessLists,
-        RequestKind::Cells,
-    ];
-    let spoken = KINDS
-        .into_iter()
-        .filter(|kind| kind.is_spoken(peer.info.version));
+    let kinds = RequestKind::ALL.into_iter();
+    let spoken = kinds.filter(|kind| peer.speaks_kind(*kind));
     let range = peer.range();
     Abilities {
         kinds: spoken.map(AskKind::from).collect(),

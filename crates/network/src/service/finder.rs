@@ -215,7 +215,11 @@ impl Finder {
 
     /// Makes the record say what holds now, and publishes it if it did not.
     fn renew(&mut self) {
-        let entries = entries(&self.config.reach, &self.config.chain.borrow_and_update());
+        let config = &mut self.config;
+        let entries = RecordEntries {
+            serves_snap: config.local.record().entries().serves_snap,
+            ..entries(&config.reach, &config.chain.borrow_and_update())
+        };
         match self.config.local.update(&entries) {
             Ok(true) => {
                 let record = self.config.local.record().clone();

@@ -21,7 +21,6 @@ use crate::record::{LocalRecord, Record, RecordEntries};
 use crate::rlpx::{Hello, Protocol};
 use crate::router;
 use crate::stats::Stats;
-use crate::wire::EthVersion;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use rand::seq::IteratorRandom;
@@ -44,8 +43,10 @@ const MAX_FRAMES: usize = 256;
 
 /// Checks that the registered protocols can be offered.
 fn check(config: &NetworkConfig) -> Result<()> {
-    let lengths = config.versions.iter().map(|version| version.length());
-    let checked = Subprotocol::check(&config.subprotocols, lengths.max().unwrap_or_default());
+    let eth = config.versions.iter().map(|version| version.length());
+    let snap = config.snap.iter().map(|version| version.length());
+    let own = eth.max().unwrap_or_default() + snap.max().unwrap_or_default();
+    let checked = Subprotocol::check(&config.subprotocols, own);
     checked.map_err(|error| Error::new(ErrorKind::InvalidInput, error))
 }
 
@@ -63,7 +64,7 @@ pub(super) async fn start(
     let bound = Bound::new(&config).await?;
     let addresses: Vec<SocketAddr> = bound.tcp().collect();
     let (reach, routed, nat) = learn_addresses(&config, &bound);
-    let entries = finder::entries(&reach, &chain.borrow_and_update());
+    let entries = first_entries(&config, &reach, &chain.borrow_and_update());
     let local = local_record(&config, &entries)?;
     let (record_sender, record) = watch::channel(local.record().clone());
     let saved = saved_peers(&config);
@@ -153,6 +154,14 @@ pub(super) async fn start(
         subprotocols,
     };
     Ok((network, inbound))
+}
+
+/// What this node's record says at first.
+fn first_entries(config: &NetworkConfig, reach: &Reach, chain: &LocalChain) -> RecordEntries {
+    RecordEntries {
+        serves_snap: !config.snap.is_empty(),
+        ..finder::entries(reach, chain)
+    }
 }
 
 /// Where others reach this node; and, if a router opens its ports, what comes from it later, and the way to close them.
@@ -356,10 +365,13 @@ fn boot_nodes(config: &NetworkConfig) -> impl Iterator<Item = Node> {
 }
 
 fn shared(config: &NetworkConfig, address: Option<SocketAddr>) -> Shared {
-    let protocol = |version: &EthVersion| Protocol::new("eth", version.number(), version.length());
-    let own = config.subprotocols.iter();
-    let own = own.map(|one| Protocol::new(&one.name, one.version, one.length));
-    let protocols: Vec<Protocol> = config.versions.iter().map(protocol).chain(own).collect();
+    let eth = config.versions.iter();
+    let eth = eth.map(|version| Protocol::new("eth", version.number(), version.length()));
+    let snap = config.snap.iter();
+    let snap = snap.map(|version| Protocol::new("snap", version.number(), version.length()));
+    let registered = config.subprotocols.iter();
+    let registered = registered.map(|one| Protocol::new(&one.name, one.version, one.length));
+    let protocols: Vec<Protocol> = eth.chain(snap).chain(registered).collect();
     let capabilities = protocols.iter().map(|protocol| protocol.capability.clone());
     Shared {
         hello: Hello {

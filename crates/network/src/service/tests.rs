@@ -37,6 +37,7 @@ fn config(number: u8) -> NetworkConfig {
         listen: Some(([127, 0, 0, 1], 0).into()),
         client: format!("test {number}"),
         versions: EthVersion::ALL.to_vec(),
+        snap: Vec::new(),
         subprotocols: Vec::new(),
         max_peers: 4,
         inbound_percent: 50,

@@ -3,7 +3,7 @@
 use super::{Count, Stats};
 use crate::rlpx::hello as base;
 use crate::rlpx::{Protocol, SharedProtocol};
-use crate::wire::message_name;
+use crate::wire::{message_name, snap_message_name};
 use std::sync::Arc;
 
 /// Which way a message goes.
@@ -62,6 +62,7 @@ impl Channel {
         let others = protocols.iter().map(|protocol| {
             let name = match protocol.capability.name.as_str() {
                 "eth" => message_name,
+                "snap" => snap_message_name,
                 _ => |_| "",
             };
             Self::new(protocol.capability.to_string(), protocol.length, name)

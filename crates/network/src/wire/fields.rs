@@ -16,6 +16,11 @@ impl<'a> Fields<'a> {
         self.0.is_empty()
     }
 
+    /// The bytes of all that is left.
+    pub(crate) fn rest(&self) -> &'a [u8] {
+        self.0
+    }
+
     /// Reads the next field.
     pub(crate) fn next<T: Decodable>(&mut self) -> Result<T> {
         T::decode(&mut self.0)

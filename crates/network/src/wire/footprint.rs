@@ -4,7 +4,7 @@
 //! messages takes room for this many bytes before it reads an answer.
 
 use super::fields::{Fields, is_list};
-use super::{EthVersion, RequestKind};
+use super::{EthVersion, RequestKind, snap};
 use niwaki_primitives::rlp::Result;
 use niwaki_primitives::{B256, BlockBody, Bytes, Header, Log, Receipt, TxEnvelope, Withdrawal};
 
@@ -33,12 +33,13 @@ pub(crate) fn footprint(kind: RequestKind, data: &[u8], version: EthVersion) -> 
             items(&mut fields, size_of::<Option<Bytes>>())?
         }
         RequestKind::Cells => items(&mut fields, size_of::<B256>())? + sum(fields.list()?, cells)?,
+        RequestKind::Snap(kind) => snap::footprint(kind, &mut fields)?,
     };
     Ok(bytes.saturating_add(data.len()))
 }
 
 /// The items of the list that comes next: their bytes, and `size` in memory for each.
-fn items(fields: &mut Fields<'_>, size: usize) -> Result<usize> {
+pub(super) fn items(fields: &mut Fields<'_>, size: usize) -> Result<usize> {
     let list = fields.list()?;
     sum(list, |item| {
         Ok(GROWTH * (item.raw()?.len() + size) + SMALLEST)
@@ -46,7 +47,10 @@ fn items(fields: &mut Fields<'_>, size: usize) -> Result<usize> {
 }
 
 /// What the items of a list take, each of which `of` reads.
-fn sum(mut list: Fields<'_>, of: impl Fn(&mut Fields<'_>) -> Result<usize>) -> Result<usize> {
+pub(super) fn sum(
+    mut list: Fields<'_>,
+    of: impl Fn(&mut Fields<'_>) -> Result<usize>,
+) -> Result<usize> {
     let mut bytes = 0_usize;
     while !list.is_empty() {
         bytes = bytes.saturating_add(of(&mut list)?);

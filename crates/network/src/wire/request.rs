@@ -2,7 +2,7 @@
 
 use super::fields::{Fields, list};
 use super::limits::MAX_REQUESTED;
-use super::{EthVersion, number};
+use super::{EthVersion, SnapKind, SnapRequest, number};
 use niwaki_primitives::rlp::{Encodable, Error, Header, Result, encode};
 use niwaki_primitives::{B256, Bytes};
 
@@ -53,6 +53,8 @@ pub enum Request {
         /// Which columns.
         columns: CellMask,
     },
+    /// Parts of a state.
+    Snap(SnapRequest),
 }
 
 /// What is asked for, without its values.
@@ -70,34 +72,37 @@ pub enum RequestKind {
     AccessLists,
     /// Cells of blobs.
     Cells,
+    /// Parts of a state.
+    Snap(SnapKind),
 }
 
 impl RequestKind {
-    /// All of them with the number of the request's message; the answer's is one higher.
-    const NUMBERS: [(Self, u8); 6] = [
-        (Self::Headers, number::GET_BLOCK_HEADERS),
-        (Self::Bodies, number::GET_BLOCK_BODIES),
-        (Self::PooledTransactions, number::GET_POOLED_TRANSACTIONS),
-        (Self::Receipts, number::GET_RECEIPTS),
-        (Self::AccessLists, number::GET_BLOCK_ACCESS_LISTS),
-        (Self::Cells, number::GET_CELLS),
+    /// All.
+    pub const ALL: [Self; 11] = [
+        Self::Headers,
+        Self::Bodies,
+        Self::Receipts,
+        Self::PooledTransactions,
+        Self::AccessLists,
+        Self::Cells,
+        Self::Snap(SnapKind::AccountRange),
+        Self::Snap(SnapKind::StorageRanges),
+        Self::Snap(SnapKind::ByteCodes),
+        Self::Snap(SnapKind::TrieNodes),
+        Self::Snap(SnapKind::AccessLists),
     ];
 
     /// The number of the request's message, from the protocol's first. The answer's is one higher.
     pub fn number(self) -> u8 {
-        let row = Self::NUMBERS.iter().find(|row| row.0 == self);
-        row.expect("all are listed").1
-    }
-
-    /// The kind whose request has this number.
-    pub(crate) fn of_request(number: u8) -> Option<Self> {
-        let row = Self::NUMBERS.iter().find(|row| row.1 == number);
-        row.map(|row| row.0)
-    }
-
-    /// The kind whose answer has this number.
-    pub(crate) fn of_answer(number: u8) -> Option<Self> {
-        Self::of_request(number.checked_sub(1)?)
+        match self {
+            Self::Headers => number::GET_BLOCK_HEADERS,
+            Self::Bodies => number::GET_BLOCK_BODIES,
+            Self::PooledTransactions => number::GET_POOLED_TRANSACTIONS,
+            Self::Receipts => number::GET_RECEIPTS,
+            Self::AccessLists => number::GET_BLOCK_ACCESS_LISTS,
+            Self::Cells => number::GET_CELLS,
+            Self::Snap(kind) => kind.number(),
+        }
     }
 }
 
@@ -111,6 +116,7 @@ impl Request {
             Self::PooledTransactions(_) => RequestKind::PooledTransactions,
             Self::AccessLists(_) => RequestKind::AccessLists,
             Self::Cells { .. } => RequestKind::Cells,
+            Self::Snap(request) => RequestKind::Snap(request.kind()),
         }
     }
 
@@ -126,6 +132,7 @@ impl Request {
                 transactions: hashes,
                 ..
             } => hashes.len(),
+            Self::Snap(request) => request.most_items(),
         }
     }
 
@@ -161,6 +168,7 @@ impl Request {
                 transactions,
                 columns,
             } => list(&[&id, &encode(transactions), &encode(columns)]),
+            Self::Snap(request) => request.encode(&id),
         }
     }
 
@@ -190,6 +198,7 @@ impl Request {
                 transactions: hashes(&mut fields)?,
                 columns: CellMask::read(&mut fields)?,
             },
+            RequestKind::Snap(kind) => Self::Snap(SnapRequest::read(kind, &mut fields)?),
         };
         fields.end()?;
         Ok((id, request))

@@ -2,7 +2,7 @@
 
 use super::fields::{Fields, is_list, list, put_list};
 use super::limits::{CELL_BYTES, HARD_ANSWER_BYTES, MAX_REQUESTED, SOFT_ANSWER_BYTES};
-use super::{CellMask, EthVersion, RequestKind};
+use super::{CellMask, EthVersion, RequestKind, SnapAnswer};
 use niwaki_primitives::rlp::{Encodable, Error, Header as RlpHeader, Result, encode};
 use niwaki_primitives::{B256, BlockBody, Bloom, Bytes, Header, Receipt};
 
@@ -33,6 +33,8 @@ pub enum Answer {
         /// The columns: no others than were asked for.
         columns: CellMask,
     },
+    /// Parts of a state.
+    Snap(SnapAnswer),
 }
 
 impl Answer {
@@ -52,6 +54,7 @@ impl Answer {
             }
             RequestKind::AccessLists => Self::AccessLists(read_access_lists(fields.list()?)?),
             RequestKind::Cells => Self::read_cells(&mut fields)?,
+            RequestKind::Snap(kind) => Self::Snap(SnapAnswer::read(kind, &mut fields)?),
         };
         fields.end()?;
         Ok((id, answer))
@@ -66,6 +69,7 @@ impl Answer {
             Self::PooledTransactions(transactions) => transactions.len(),
             Self::AccessLists(lists) => lists.len(),
             Self::Cells { transactions, .. } => transactions.len(),
+            Self::Snap(answer) => answer.count(),
         }
     }
 
@@ -153,7 +157,7 @@ fn typed(bytes: &[u8]) -> Result<&[u8]> {
     }
 }
 
-fn read_access_lists(mut fields: Fields<'_>) -> Result<Vec<Option<Bytes>>> {
+pub(super) fn read_access_lists(mut fields: Fields<'_>) -> Result<Vec<Option<Bytes>>> {
     let mut all = Vec::new();
     while !fields.is_empty() {
         if all.len() == MAX_REQUESTED {

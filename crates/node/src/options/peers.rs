@@ -90,6 +90,12 @@ pub(crate) struct PeerFlags {
     /// How to get the chain: FULL executes every block; SNAP is accepted and syncs as FULL for now.
     #[arg(long, value_enum, value_name = "MODE", ignore_case = true, default_value_t = SyncModeFlag::Full)]
     pub(crate) sync_mode: SyncModeFlag,
+    /// Give peers that sync parts of the state (snap/1 and snap/2) [default: true].
+    #[arg(long, value_name = "BOOL")]
+    pub(crate) snapsync_server_enabled: Option<bool>,
+    /// Offer snap/2, which has block access lists, beside snap/1 [default: true].
+    #[arg(long = "Xsnap2-enabled", value_name = "BOOL")]
+    pub(crate) snap2_enabled: Option<bool>,
     /// Hash of a block to sync to while no consensus client has chosen a head.
     #[arg(long, value_name = "HASH")]
     pub(crate) sync_target: Option<B256>,

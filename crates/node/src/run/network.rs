@@ -30,7 +30,7 @@ use niwaki_network::{
 };
 use niwaki_rpc::{Backend, yield_to_blocks};
 use niwaki_rules::fork_filter;
-use niwaki_sync::{Sources, Sync, SyncConfig, serve};
+use niwaki_sync::{RecentStates, Sources, Sync, SyncConfig, serve};
 use niwaki_txpool::Pool;
 use pool::PoolGossip;
 use std::net::SocketAddr;
@@ -38,7 +38,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{mpsc, watch};
-use tracing::info;
+use tracing::{error, info};
 
 /// Threads that move bytes.
 const IO_THREADS: usize = 2;
@@ -189,6 +189,7 @@ fn network_config(
         listen_also: config.listen_ipv6.map(|ipv6| SocketAddr::V6(ipv6.peers)),
         client: client.to_owned(),
         versions: config.versions,
+        snap: config.snap,
         subprotocols: Vec::new(),
         max_peers: config.max_peers,
         inbound_percent: config.inbound_percent,
@@ -277,14 +278,17 @@ fn start_serving(
     requests: mpsc::Receiver<InboundRequest>,
 ) -> Result<Vec<JoinHandle<()>>> {
     let requests = Arc::new(Mutex::new(requests));
+    let states = recent_states(chain)?;
     let start = |_| {
         let (chain, pool) = (Arc::clone(chain), Arc::clone(pool));
+        let states = Arc::clone(&states);
         let requests = Arc::clone(&requests);
         let thread = thread::Builder::new().name("serve-peers".to_owned());
         thread.spawn(move || {
             yield_to_blocks();
             let sources = Sources {
                 chain: &chain,
+                states: &states,
                 transaction: &|hash, version| pool::transaction(&pool, hash, version),
                 cells: &|hash, columns| pool::cells(&pool, hash, columns),
             };
@@ -293,4 +297,27 @@ fn start_serving(
     };
     let threads: std::io::Result<Vec<_>> = (0..SERVING_THREADS).map(start).collect();
     threads.wrap_err("can't start the threads that answer peers")
+}
+
+/// Keeps views of the newest heads for peers that sync from their states. A thread does it, as the thread that moves the head has no time.
+fn recent_states(chain: &Arc<Chain>) -> Result<Arc<RecentStates>> {
+    let states = Arc::new(RecentStates::default());
+    let (sender, moves) = std::sync::mpsc::sync_channel(1);
+    chain.on_head(Box::new(move |_| {
+        // A move that waits already stands for this one too.
+        let _ = sender.try_send(());
+    }));
+    let (chain, kept) = (Arc::downgrade(chain), Arc::clone(&states));
+    let thread = thread::Builder::new().name("recent-states".to_owned());
+    let run = move || {
+        while let (Ok(()), Some(chain)) = (moves.recv(), chain.upgrade()) {
+            if let Err(fault) = kept.head_moved(&chain) {
+                error!(%fault, "Can't keep the state of the head for peers");
+            }
+        }
+    };
+    thread
+        .spawn(run)
+        .wrap_err("can't start the thread of recent states")?;
+    Ok(states)
 }

@@ -14,8 +14,9 @@ use alloy_primitives::{hex, keccak256};
 use niwaki_crypto::keccak256_batch;
 use niwaki_primitives::map::B256Map;
 use niwaki_primitives::{B256, Fault};
-use niwaki_storage::{Database, Segment, Snapshot, corrupt};
+use niwaki_storage::{Batch, Database, Segment, Snapshot, corrupt};
 use niwaki_trie::{Node, Owner, Path, TrieView, encode_slot};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -37,6 +38,50 @@ pub(crate) enum RowSource<'a> {
     Latest(&'a Database),
     /// As they were at a snapshot.
     Snapshot(&'a Snapshot),
+    /// As they were at a snapshot, but for these.
+    Overlaid(&'a NodeRows, &'a Snapshot),
+}
+
+/// Rows of trie nodes of another state than that of the disk.
+#[derive(Debug, Default)]
+pub(crate) struct NodeRows {
+    accounts: RowsByKey,
+    storage: RowsByKey,
+    bytes: usize,
+}
+
+/// `None` where there is no node.
+type RowsByKey = HashMap<Box<[u8]>, Option<Box<[u8]>>>;
+
+impl NodeRows {
+    /// What an update of the tries has set and removed.
+    pub(crate) fn of(batch: &Batch) -> Self {
+        const ENTRY_BYTES: usize = 64;
+        let mut rows = Self::default();
+        for (segment, key, row) in batch.changes() {
+            rows.bytes += key.len() + row.map_or(0, <[u8]>::len) + ENTRY_BYTES;
+            let of_segment = match segment {
+                Segment::AccountTrie => &mut rows.accounts,
+                _ => &mut rows.storage,
+            };
+            of_segment.insert(key.into(), row.map(Box::from));
+        }
+        rows
+    }
+
+    /// About what they take in memory.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn get(&self, segment: Segment, key: &[u8]) -> Option<Option<Vec<u8>>> {
+        let rows = match segment {
+            Segment::AccountTrie => &self.accounts,
+            _ => &self.storage,
+        };
+        let row = rows.get(key)?;
+        Some(row.as_ref().map(|row| row.to_vec()))
+    }
 }
 
 impl RowSource<'_> {
@@ -44,6 +89,10 @@ impl RowSource<'_> {
         match self {
             Self::Latest(database) => database.get(segment, key),
             Self::Snapshot(snapshot) => snapshot.get(segment, key),
+            Self::Overlaid(rows, snapshot) => match rows.get(segment, key) {
+                Some(row) => Ok(row),
+                None => snapshot.get(segment, key),
+            },
         }
     }
 
@@ -51,6 +100,7 @@ impl RowSource<'_> {
         match self {
             Self::Latest(database) => database.multi_get(segment, keys),
             Self::Snapshot(snapshot) => snapshot.multi_get(segment, keys),
+            Self::Overlaid(..) => keys.iter().map(|key| self.get(segment, key)).collect(),
         }
     }
 
@@ -62,7 +112,9 @@ impl RowSource<'_> {
     ) -> niwaki_storage::RowIter<'_> {
         match self {
             Self::Latest(database) => database.range(segment, from, to),
-            Self::Snapshot(snapshot) => snapshot.range(segment, from, to),
+            Self::Snapshot(snapshot) | Self::Overlaid(_, snapshot) => {
+                snapshot.range(segment, from, to)
+            }
         }
     }
 }

@@ -284,7 +284,11 @@ impl TrieCache {
     }
 
     /// Applies `diff` to the tries and fills in the new storage roots.
-    fn apply(&mut self, source: &DiskTrie<'_>, diff: &mut HashedDiff) -> Result<B256, Fault> {
+    pub(crate) fn apply(
+        &mut self,
+        source: &DiskTrie<'_>,
+        diff: &mut HashedDiff,
+    ) -> Result<B256, Fault> {
         self.update_storage(source, diff)?;
         let leaf = |account: &HashedAccountDiff| account.new.map(|new| new.to_leaf());
         let values: Vec<Option<Vec<u8>>> = diff.accounts.iter().map(leaf).collect();

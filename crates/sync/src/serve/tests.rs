@@ -1,5 +1,7 @@
 //! Requests to the chain of the testdata: 54 blocks, of which the test makes one more beside the last.
 
+mod snap;
+
 use super::*;
 use niwaki_chain::{ChainConfig, ImportRequest};
 use niwaki_network::wire::Answer;
@@ -52,6 +54,7 @@ fn ask(chain: &Chain, request: &Request, version: EthVersion) -> Answer {
     };
     let sources = Sources {
         chain,
+        states: &RecentStates::default(),
         transaction: &transaction,
         cells: &cells,
     };

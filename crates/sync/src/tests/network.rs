@@ -1,7 +1,7 @@
 //! Two nodes over TCP on loopback: one serves, the other syncs from it.
 
 use super::{BLOCKS, empty_chain, hash_of, main_branch, side_branch};
-use crate::{Sources, Sync, SyncConfig, SyncMode, SyncState, serve};
+use crate::{RecentStates, Sources, Sync, SyncConfig, SyncMode, SyncState, serve};
 use niwaki_chain::{Chain, Consensus, ForkChoice, PayloadHints, Verdict};
 use niwaki_network::gossip::PoolView;
 use niwaki_network::wire::{Answer, BlockRange, EthVersion, Request};
@@ -70,6 +70,7 @@ impl Node {
             listen: Some(([127, 0, 0, 1], 0).into()),
             client: format!("test {number}"),
             versions: versions.to_vec(),
+            snap: Vec::new(),
             subprotocols: Vec::new(),
             max_peers: 4,
             inbound_percent: 50,
@@ -90,6 +91,7 @@ impl Node {
         let serving = thread::spawn(move || {
             let sources = Sources {
                 chain: &own,
+                states: &RecentStates::default(),
                 transaction: &|_, _| None,
                 cells: &|_, _| None,
             };

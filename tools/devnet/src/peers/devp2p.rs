@@ -29,7 +29,7 @@ pub(crate) struct Devp2pOptions {
         long,
         value_name = "LIST",
         value_delimiter = ',',
-        default_value = "ping,eth,discv4,discv5"
+        default_value = "ping,eth,snap,snap2,discv4,discv5"
     )]
     suites: Vec<Suite>,
     /// Longest time of a suite, seconds.

@@ -1,9 +1,10 @@
 //! Two nodes over a stream in memory, with time that stands still unless both wait.
 
 use super::*;
-use crate::peer::tests::{Side, chain, key, pair, sessions};
+use crate::peer::tests::{Side, chain, key, pair, sessions, sessions_of};
 use crate::peer::{AskError, LocalChain};
-use crate::wire::{BlockId, Items};
+use crate::rlpx::Protocol;
+use crate::wire::{BlockId, Items, SnapAnswer, SnapItems, SnapRequest, SnapVersion};
 use niwaki_primitives::{B256, Bytes, Header};
 
 #[tokio::test(start_paused = true)]
@@ -89,6 +90,46 @@ async fn a_request_is_answered_and_gossip_arrives() {
     of_a.send_range(range);
     assert!(matches!(a.events.recv().await, Some(PeerEvent::Range)));
     assert_eq!(of_b.range(), range);
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_of_snap_go_beside_those_of_eth_by_the_highest_shared_version() {
+    let protocols = |snap: &[SnapVersion]| -> Vec<Protocol> {
+        let eth = EthVersion::Eth72;
+        let snap = snap
+            .iter()
+            .map(|snap| Protocol::new("snap", snap.number(), snap.length()));
+        let eth = Protocol::new("eth", eth.number(), eth.length());
+        std::iter::once(eth).chain(snap).collect()
+    };
+    let codes = Request::Snap(SnapRequest::ByteCodes {
+        hashes: vec![B256::repeat_byte(3)],
+        bytes: 1000,
+    });
+    let lists = Request::Snap(SnapRequest::AccessLists {
+        blocks: vec![B256::ZERO],
+        bytes: 1000,
+    });
+    for theirs in [&SnapVersion::ALL[..1], &SnapVersion::ALL] {
+        let (a, b) = sessions_of(protocols(&SnapVersion::ALL), protocols(theirs)).await;
+        let (mut a, mut b) = (Side::start(a, 2, chain()), Side::start(b, 1, chain()));
+        let (of_b, of_a) = (a.peer().await, b.peer().await);
+        assert_eq!(of_b.info.snap, theirs.last().copied());
+        assert_eq!(of_a.info.snap, of_b.info.snap);
+        let answer = of_b.ask(&codes).unwrap();
+        let inbound = b.requests.recv().await.unwrap();
+        assert_eq!(inbound.request, codes);
+        let mut items = SnapItems::new(1000);
+        items.push_string(b"code");
+        let message = items.answer(inbound.id);
+        inbound.answer(message);
+        let code = Bytes::from_static(b"code");
+        let expected = Answer::Snap(SnapAnswer::ByteCodes(vec![code]));
+        assert_eq!(answer.await.unwrap().unwrap().answer, expected);
+        let asked = of_b.ask(&lists);
+        let is_spoken = of_b.info.snap == Some(SnapVersion::Snap2);
+        assert_eq!(asked.err(), (!is_spoken).then_some(AskError::NotSpoken));
+    }
 }
 
 #[tokio::test(start_paused = true)]

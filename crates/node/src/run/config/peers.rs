@@ -1,7 +1,7 @@
 //! The network of peers, as the flags describe it.
 
 use crate::options::{DiscoveryMode, DnsList, PeerFlags, SyncModeFlag};
-use niwaki_network::wire::EthVersion;
+use niwaki_network::wire::{EthVersion, SnapVersion};
 use niwaki_network::{BootNode, NatMethod, NetRestrict, Node, NodeId, Subnet};
 use niwaki_primitives::B256;
 use niwaki_sync::SyncMode;
@@ -26,6 +26,7 @@ pub(crate) struct PeersConfig {
     /// The folder of saved peers and of the record.
     pub(crate) folder: PathBuf,
     pub(crate) versions: Vec<EthVersion>,
+    pub(crate) snap: Vec<SnapVersion>,
     pub(crate) max_peers: usize,
     pub(crate) inbound_percent: usize,
     /// `None` without discovery.
@@ -92,6 +93,11 @@ impl PeersConfig {
             versions: versions
                 .filter(|version| offered.contains(&version.number()))
                 .collect(),
+            snap: match (flags.snapsync_server_enabled, flags.snap2_enabled) {
+                (Some(false), _) => Vec::new(),
+                (_, Some(false)) => vec![SnapVersion::Snap1],
+                _ => SnapVersion::ALL.to_vec(),
+            },
             max_peers: flags.max_peers,
             inbound_percent: match is_bounded {
                 true => usize::from(flags.remote_connections_max_percentage),

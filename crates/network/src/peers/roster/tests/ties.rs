@@ -100,7 +100,7 @@ proptest! {
 }
 
 #[test]
-fn a_session_that_has_lasted_stays_whoever_dials() {
+fn a_session_that_has_lasted_stays() {
     for own in NODES {
         let mut bench = Bench::new(50);
         bench.roster.config.own = id(own);
