@@ -282,5 +282,10 @@ pub(crate) fn is_body_valid(block: &Block) -> bool {
 
 /// Whether the root in the header is that of the receipts.
 pub(crate) fn are_receipts_valid(receipts: &[Receipt], header: &Header) -> bool {
-    Receipts::of(receipts).root() == header.receipts_root
+    receipts_root(receipts) == header.receipts_root
+}
+
+/// The root of a block's receipts.
+pub fn receipts_root(receipts: &[Receipt]) -> B256 {
+    Receipts::of(receipts).root()
 }

@@ -8,7 +8,7 @@
 use crate::Chain;
 use crate::open::{
     GenesisBlock, LoadedGenesis, OpenError, begin, check_genesis, check_hash, check_rules,
-    genesis_header, stored_genesis,
+    genesis_header, has_genesis, stored_genesis,
 };
 use alloy_primitives::keccak256;
 use alloy_rlp::{Decodable, RlpDecodable, RlpEncodable};
@@ -130,16 +130,16 @@ impl Chain {
         }
         let world = WorldState::open(database, &config.state)?;
         let mut changes = Vec::new();
-        let spec = match (world.head(), small) {
-            (Some(_), small) => {
+        let spec = match (has_genesis(&world)?, small) {
+            (true, small) => {
                 let stored = stored_genesis(&world)?;
                 let (spec, batch) = file.verify_genesis(&world, small, stored, report)?;
                 changes = check_rules(&world, stored, &spec)?;
                 world.database().write(batch, false)?;
                 spec
             }
-            (None, Some((head, genesis))) => file.begin_small(&world, head, genesis)?,
-            (None, None) => file.begin_large(&world, report)?,
+            (false, Some((head, genesis))) => file.begin_small(&world, head, genesis)?,
+            (false, None) => file.begin_large(&world, report)?,
         };
         Ok(Self::open_world(world, spec)?.with_rule_changes(changes))
     }

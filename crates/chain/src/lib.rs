@@ -23,6 +23,7 @@
 //! | `log_index` | which blocks may hold a log |
 //! | `check`, `repair` | the whole database against itself, and what can be computed again |
 //! | `trie_logs` | counted, pruned, exported, imported |
+//! | `state_download` | a state that comes from peers |
 //! | `state_file`, `chunks`, `transfer` | the state of the head as a file; export files and their errors |
 //! | `backup` | copies of the database |
 #![forbid(unsafe_code)]
@@ -50,6 +51,7 @@ mod repair;
 mod rows;
 mod sender_stream;
 mod skeleton;
+mod state_download;
 mod state_file;
 mod threads;
 mod transfer;
@@ -60,7 +62,7 @@ mod view;
 
 pub use build::{BlockTemplate, BuildError, BuiltBlock, Candidate, NextCandidate};
 pub use chain::{Chain, StorageStats, nanoseconds};
-pub use check::ChainCheck;
+pub use check::{ChainCheck, receipts_root};
 pub use consensus::{
     Consensus, ForkChoice, ForkChoiceError, MissingBlock, MissingHead, RejectedBlock, Verdict,
 };
@@ -85,6 +87,7 @@ pub use prewarm::Prewarmed;
 pub use repair::{ChainRepair, RepairRefusal, Repairing, RepairingReport};
 pub use sender_stream::{StreamedBlock, recover_stream};
 pub use skeleton::HeaderRun;
+pub use state_download::{BLOCKS_WITH_STATE, DownloadedBlock};
 pub use state_file::{Exporting, GenesisSource, StateExported, StateImport, StateReport};
 pub use transfer::TransferError;
 pub use tree::StoredHeader;

@@ -136,13 +136,12 @@ impl Chain {
         };
         let world = WorldState::open(database, &config.state)?;
         let mut changes = Vec::new();
-        match world.head() {
-            Some(_) => {
-                let stored = stored_genesis(&world)?;
-                check_genesis(stored, &config.genesis, &config.spec)?;
-                changes = check_rules(&world, stored, &config.spec)?;
-            }
-            None => begin(&world, &config.genesis, &config.spec, Batch::new())?,
+        if has_genesis(&world)? {
+            let stored = stored_genesis(&world)?;
+            check_genesis(stored, &config.genesis, &config.spec)?;
+            changes = check_rules(&world, stored, &config.spec)?;
+        } else {
+            begin(&world, &config.genesis, &config.spec, Batch::new())?;
         }
         let chain = Self::open_world(world, config.spec)?;
         Ok(chain.with_rule_changes(changes))
@@ -150,8 +149,12 @@ impl Chain {
 
     /// The chain of a state that has a genesis.
     pub(crate) fn open_world(world: WorldState, spec: Arc<ChainSpec>) -> Result<Self, OpenError> {
-        let head = world.view_at_head()?.block();
         let genesis = stored_genesis(&world)?;
+        let head = match world.head() {
+            Some(head) => head.block,
+            // While a state is downloaded there is none.
+            None => genesis_id(&world, genesis)?,
+        };
         let head = read_header(world.database(), head)?;
         let safe_finalized = SafeFinalized::read(world.database())?;
         Ok(Self::new(spec, world, genesis, head, safe_finalized))
@@ -227,7 +230,11 @@ pub(crate) fn check_rules(
     genesis: B256,
     given: &ChainSpec,
 ) -> Result<Vec<RuleChange>, OpenError> {
-    let head = read_header(world.database(), world.view_at_head()?.block())?;
+    let Some(head) = world.head() else {
+        // Its state is being downloaded, and no block was executed.
+        return Ok(Vec::new());
+    };
+    let head = read_header(world.database(), head.block)?;
     // A chain without blocks may have any rules that make its genesis block.
     let stored = match head.id.hash == genesis {
         true => None,
@@ -261,6 +268,21 @@ pub(crate) fn stored_genesis(world: &WorldState) -> Result<B256, Fault> {
     let row = world.database().get(Segment::Meta, GENESIS)?;
     let row = row.ok_or_else(|| missing(Segment::Meta, GENESIS))?;
     B256::try_from(&row[..]).map_err(|_| corrupt(Segment::Meta, GENESIS, "a hash has 32 bytes"))
+}
+
+/// Whether there is a chain: its state may be on its way.
+pub(crate) fn has_genesis(world: &WorldState) -> Result<bool, Fault> {
+    Ok(world.head().is_some() || world.has_download()?)
+}
+
+/// Number and hash of the genesis block.
+fn genesis_id(world: &WorldState, hash: B256) -> Result<BlockId, Fault> {
+    let row = world.database().get(Segment::Numbers, hash.as_slice())?;
+    let row = row.ok_or_else(|| missing(Segment::Numbers, hash.as_slice()))?;
+    let number = row.try_into().map(u64::from_be_bytes);
+    let number =
+        number.map_err(|_| corrupt(Segment::Numbers, hash.as_slice(), "a number has 8 bytes"))?;
+    Ok(BlockId { number, hash })
 }
 
 /// Writes the genesis block and its state, together with `batch`.

@@ -30,6 +30,7 @@ mod resumed_import;
 mod resuming;
 mod senders;
 mod skeleton;
+mod state_download;
 mod state_file;
 mod trie_logs;
 mod witness;

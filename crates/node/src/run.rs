@@ -53,8 +53,9 @@ use follow::Follower;
 use log_index::LogIndexer;
 use network::Peers;
 use niwaki_chain::{Chain, Consensus};
+use niwaki_primitives::{Account, Address, B256, Bytes, Fault, StateView, U256};
 use niwaki_rpc::{Backend, Identity, WorkerPools, yield_to_blocks};
-use niwaki_txpool::{Pool, PoolConfig};
+use niwaki_txpool::{Pool, PoolConfig, SharedView};
 use pid::PidFile;
 use pool_file::PoolFile;
 use servers::Servers;
@@ -212,7 +213,11 @@ fn identity(operator_name: Option<&str>) -> Identity {
 }
 
 fn open_pool(config: PoolConfig, chain: &Chain) -> Result<Pool> {
-    let view = Arc::new(chain.view_at_head()?);
+    let view: SharedView = match chain.has_state() {
+        true => Arc::new(chain.view_at_head()?),
+        // Until the state is here, no sender can pay.
+        false => Arc::new(EmptyState),
+    };
     let spec = Arc::new(chain.spec().clone());
     Ok(Pool::new(config, spec, chain.head().header, view, now()))
 }
@@ -221,4 +226,36 @@ fn open_pool(config: PoolConfig, chain: &Chain) -> Result<Pool> {
 fn now() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     now.map_or(0, |now| now.as_secs())
+}
+
+/// The state of a node whose state is still being downloaded, as the pool sees it: without accounts.
+struct EmptyState;
+
+impl StateView for EmptyState {
+    fn account(&self, _: &Address) -> Result<Option<Account>, Fault> {
+        Ok(None)
+    }
+
+    fn storage(&self, _: &Address, _: &U256) -> Result<U256, Fault> {
+        Ok(U256::ZERO)
+    }
+
+    fn has_storage(&self, _: &Address) -> Result<bool, Fault> {
+        Ok(false)
+    }
+
+    fn code(&self, code_hash: &B256) -> Result<Bytes, Fault> {
+        Err(absent("code", code_hash))
+    }
+
+    fn block_hash(&self, number: u64) -> Result<B256, Fault> {
+        Err(absent("blocks", number))
+    }
+}
+
+fn absent(segment: &'static str, key: impl ToString) -> Fault {
+    Fault::Missing {
+        segment,
+        key: key.to_string(),
+    }
 }

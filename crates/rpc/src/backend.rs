@@ -438,6 +438,11 @@ impl Backend {
     /// -32000 if it is no longer there.
     pub fn state_after(&self, header: &StoredHeader) -> Result<State, RpcError> {
         let chain = self.chain();
+        if !chain.has_state() {
+            return Err(RpcError::server(
+                "the state is being downloaded: niwaki_syncStatus says how much of it has come",
+            ));
+        }
         if header.id == chain.head().id {
             if let Some(view) = self.head_state(header)? {
                 return Ok(State::Recent(view));

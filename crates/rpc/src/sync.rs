@@ -39,6 +39,14 @@ pub struct SyncReport {
     pub headers: u64,
     /// Items of the present job that have not come.
     pub open_items: u64,
+    /// Accounts of a downloaded state that have come.
+    pub accounts: u64,
+    /// Slots.
+    pub slots: u64,
+    /// Codes.
+    pub codes: u64,
+    /// Bytes of their rows.
+    pub state_bytes: u64,
     /// How many peers there are.
     pub peers: u64,
     /// Blocks a second.
@@ -87,6 +95,10 @@ fn write(report: &SyncReport, object: &mut Object<'_>) {
     }
     object.decimal("headers", report.headers);
     object.decimal("openItems", report.open_items);
+    object.decimal("accounts", report.accounts);
+    object.decimal("slots", report.slots);
+    object.decimal("codes", report.codes);
+    object.decimal("stateBytes", report.state_bytes);
     object.decimal("peers", report.peers);
     let rate = format!("{:.1}", report.blocks_per_s);
     object
@@ -135,7 +147,7 @@ mod tests {
         let expected = json!({
             "mode": "full", "state": "idle", "way": null, "target": null, "startingBlock": "0x0",
             "currentBlock": "0x0", "highestBlock": "0x0", "lowestHeader": null, "headers": 0,
-            "openItems": 0, "peers": 0, "blocksPerSecond": 0.0, "secondsLeft": null,
+            "openItems": 0, "accounts": 0, "slots": 0, "codes": 0, "stateBytes": 0, "peers": 0, "blocksPerSecond": 0.0, "secondsLeft": null,
             "waitingFor": null, "imported": 0, "reached": 0, "failures": [],
         });
         assert_eq!(written(&report), expected);

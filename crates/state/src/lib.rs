@@ -51,7 +51,11 @@
 //! | `commit/flat` | bytes of a flat account and value |
 //! | `commit/trie_log` | bytes of a trie log |
 //! | `commit/history` | rows of an archive |
-//! | `download` | ranges of a state that come from peers |
+//! | `download` | [`StateDownload`]: a state that comes from peers in ranges |
+//! | `download/verify` | ranges checked against a root |
+//! | `download/part` | [`StatePart`]: rows on their way to the disk |
+//! | `download/remaining` | [`Remaining`]: what has not come |
+//! | `download/build` | the tries, once all flat rows are there |
 //! | `maintenance` | the whole state at once |
 //! | `maintenance/genesis` | the first state, from a short list of accounts |
 //! | `maintenance/load` | the first state, of any size |
@@ -72,7 +76,11 @@ pub use commit::flat::{decode_account, decode_value, encode_account, encode_valu
 pub use commit::hashed_diff::{HashedAccountDiff, HashedDiff, HashedSlotDiff};
 pub use commit::root::ComputedRoot;
 pub use commit::trie_log::{TrieLog, TrieLogError};
-pub use download::{verify_accounts, verify_slots};
+pub use download::build::BuildEnd;
+pub use download::part::StatePart;
+pub use download::remaining::{KeyRange, LargeStorage, Remaining};
+pub use download::verify::{verify_accounts, verify_slots};
+pub use download::{DownloadProgress, StateDownload};
 pub use head::{BlockId, StateHead};
 pub use maintenance::check::{CheckSummary, Problem};
 pub use maintenance::genesis::{GenesisAccount, genesis_root};

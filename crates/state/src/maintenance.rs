@@ -4,4 +4,5 @@ pub(crate) mod check;
 pub(crate) mod genesis;
 pub(crate) mod load;
 pub(crate) mod repair;
+pub(crate) mod row_writer;
 mod scan;

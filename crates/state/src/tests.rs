@@ -20,6 +20,7 @@ use std::sync::atomic::AtomicBool;
 mod archive;
 mod branches;
 mod checking;
+mod download;
 mod prefetch;
 mod provable;
 mod tries;

@@ -515,7 +515,22 @@ impl WorldState {
         Ok(())
     }
 
-    /// Makes the genesis block the head, once its state is loaded.
+    /// Gives the head up, with a batch that is durable when this returns: another state takes its place.
+    pub(crate) fn drop_head(&self, mut batch: Batch) -> Result<(), Fault> {
+        batch.delete(Segment::Meta, HEAD);
+        let mut tries = self.tries();
+        let mut state = lock(&self.head);
+        self.database.write(batch, true)?;
+        state.head = None;
+        state.version += 1;
+        self.caches.clear(state.version);
+        drop(state);
+        *lock(&self.overlays) = OverlayCache::default();
+        tries.reset(EMPTY_ROOT_HASH);
+        Ok(())
+    }
+
+    /// Makes the block whose whole state is on disk the head.
     pub(crate) fn set_first_head(&self, head: StateHead, mut batch: Batch) -> Result<(), Fault> {
         batch.put(Segment::Meta, HEAD, &head.to_row());
         if self.archive {
@@ -526,7 +541,7 @@ impl WorldState {
             );
         }
         let mut state = lock(&self.head);
-        assert_eq!(state.head, None, "a genesis is loaded into an empty state");
+        assert_eq!(state.head, None, "the first head of a state");
         self.database.write(batch, true)?;
         state.head = Some(head);
         state.version += 1;

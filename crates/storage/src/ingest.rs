@@ -109,21 +109,30 @@ impl Database {
         Ok(())
     }
 
-    /// Removes all rows of `segment`, whole files first. Not atomic: after a failure the caller must be able to
-    /// begin again.
+    /// Removes all rows of `segment`; as [`Database::remove_range`].
     ///
     /// # Errors
     /// A [`Fault`] of the disk or the engine.
     pub fn clear(&self, segment: Segment) -> Result<(), Fault> {
-        let family = self.family(segment);
         // No key is longer than a hash and a path.
-        let (first, last) = (&[][..], &[0xff; 128][..]);
+        self.remove_range(segment, &[], &[0xff; 128])
+    }
+
+    /// Removes the rows with keys from `first` to `last`, both included, whole files first. Not atomic: after a failure the caller
+    /// must be able to begin again.
+    ///
+    /// # Errors
+    /// A [`Fault`] of the disk or the engine.
+    pub fn remove_range(&self, segment: Segment, first: &[u8], last: &[u8]) -> Result<(), Fault> {
+        let family = self.family(segment);
         self.flush()?;
         self.engine
             .delete_file_in_range_cf(family, first, last)
             .map_err(|error| engine_fault("clear", segment.name(), error.as_ref()))?;
         let mut batch = Batch::new();
-        for row in self.prefix(segment, &[]) {
+        // The first key after `last`.
+        let end = [last, &[0]].concat();
+        for row in self.range(segment, first, Some(&end)) {
             batch.delete(segment, &row?.0);
             self.write_if_large(&mut batch)?;
         }

@@ -71,7 +71,7 @@ impl CheckedBody {
         })
     }
 
-    fn fits(&self, header: &Header) -> bool {
+    pub(crate) fn fits(&self, header: &Header) -> bool {
         self.roots.transactions == header.transactions_root
             && self.roots.withdrawals == header.withdrawals_root
             && self.ommers == header.ommers_hash

@@ -13,6 +13,7 @@
 //! | `picker` | which way there |
 //! | `session` | one attempt: headers down, bodies up |
 //! | `header_window` | headers of many peers, linked by hash |
+//! | `state_sync` | the state of a late block |
 //! | `skeleton` | headers whose blocks are not executed yet |
 //! | `body_queue` | bodies of many peers, put into order |
 //! | `importer` | blocks into the chain |
@@ -31,6 +32,7 @@ mod serve;
 mod session;
 mod skeleton;
 mod source;
+mod state_sync;
 mod target;
 #[cfg(test)]
 mod tests;
@@ -38,7 +40,7 @@ mod times;
 
 pub use owner::{Sync, SyncConfig};
 pub use picker::Way;
-pub use progress::{STALLS, SyncFailure, SyncMode, SyncState, SyncStatus};
+pub use progress::{STALLS, StateShare, SyncFailure, SyncMode, SyncState, SyncStatus};
 pub use serve::{RecentStates, STATES_SERVED, Sources, answer, serve};
 pub use target::TargetSource;
 pub use times::SyncTime;

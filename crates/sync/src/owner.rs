@@ -158,6 +158,7 @@ fn own_sync(settings: &Settings, peers: &dyn Peers, shared: &Shared, stored: Ske
             operator: settings.target,
             attempts: Cell::new(0),
         },
+        mode: settings.mode,
         is_driven: settings.is_driven,
         stored,
         in_memory: Skeleton::in_memory(),
@@ -180,6 +181,7 @@ struct Pause {
 
 struct Owner<'s> {
     context: Context<'s>,
+    mode: SyncMode,
     is_driven: bool,
     /// Headers of a full sync.
     stored: Skeleton,
@@ -272,6 +274,8 @@ impl Owner<'_> {
             is_stored: self.context.chain.number_of(&target.hash)?.is_some(),
             target: number,
             offers: &offers,
+            has_download: self.context.chain.has_state_download()?,
+            wants_state: self.wants_state(),
             is_unfinished: !self.stored.is_empty(),
             failed: self.failed,
         };
@@ -285,6 +289,13 @@ impl Owner<'_> {
             });
         });
         Ok(way)
+    }
+
+    /// Whether the state of a late block is to be downloaded. A node without peers that give theirs executes a short chain instead.
+    fn wants_state(&self) -> bool {
+        let chain = self.context.chain;
+        let has_genesis_only = chain.head().id.hash == chain.genesis_hash();
+        self.mode == SyncMode::Snap && has_genesis_only && !chain.is_archive()
     }
 
     /// The header of the target, if it is here.
@@ -310,7 +321,7 @@ impl Owner<'_> {
                 self.located = Some(self.context.locate(target.hash)?);
                 return Ok(());
             }
-            Way::Backward | Way::Full => {}
+            Way::Backward | Way::Full | Way::Snap => {}
         }
         let Some(header) = self.located.clone() else {
             return Ok(());
@@ -321,6 +332,13 @@ impl Owner<'_> {
             "Syncing from block {head} to block {number} ({})",
             header.hash
         );
+        if way == Way::Snap {
+            self.context.sync_state(&mut self.stored, &header)?;
+            self.failed = None;
+            let pivot = self.context.chain.head().id;
+            info!("The state of block {pivot} is here");
+            return Ok(());
+        }
         if way == Way::Backward {
             self.context
                 .reach(&mut self.in_memory, &header, Some(MAX_BACKWARD))?;
@@ -377,7 +395,7 @@ impl Owner<'_> {
         }
         self.context
             .report(|progress, now_ms| progress.fail(reason, now_ms));
-        if matches!(way, Way::Backward | Way::Full) {
+        if matches!(way, Way::Backward | Way::Full | Way::Snap) {
             self.failed = Some(way);
         }
         match failure {

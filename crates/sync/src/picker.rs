@@ -5,12 +5,15 @@
 //! | the missing block is stored | import the blocks that wait upon it |
 //! | no peers | wait |
 //! | the number of the target is not known | ask for its header |
+//! | a state is being downloaded | it goes on |
+//! | the chain has its genesis block only, wants the state and the target is 192 blocks away | the state is downloaded |
 //! | headers of a full sync are stored | full sync goes on |
 //! | at most 1,024 blocks are missing, as far as numbers say | backward sync |
 //! | else, or if backward sync has failed | full sync |
 
 use crate::progress::Waiting;
 use crate::source::Offer;
+use crate::state_sync::MIN_DISTANCE;
 
 /// Most headers that are held in memory: longer gaps are for full sync.
 pub(crate) const MAX_BACKWARD: u64 = 1_024;
@@ -26,6 +29,8 @@ pub enum Way {
     Backward,
     /// The same with stored headers, for any distance.
     Full,
+    /// The state of a late block is downloaded.
+    Snap,
 }
 
 impl Way {
@@ -36,6 +41,7 @@ impl Way {
             Self::Locate => "locate",
             Self::Backward => "backward",
             Self::Full => "full",
+            Self::Snap => "snap",
         }
     }
 }
@@ -51,6 +57,10 @@ pub(crate) struct Situation<'s> {
     pub(crate) target: Option<u64>,
     /// What the peers have.
     pub(crate) offers: &'s [Offer],
+    /// Whether a state is being downloaded.
+    pub(crate) has_download: bool,
+    /// Whether the node wants the state of a late block, and has only its genesis block so far.
+    pub(crate) wants_state: bool,
     /// Whether headers of a full sync are stored.
     pub(crate) is_unfinished: bool,
     /// The way that has failed to reach this target last.
@@ -68,6 +78,11 @@ pub(crate) fn pick(situation: &Situation<'_>) -> Result<Way, Waiting> {
     let Some(target) = situation.target else {
         return Ok(Way::Locate);
     };
+    let is_far = target >= situation.head.saturating_add(MIN_DISTANCE);
+    if situation.has_download || situation.wants_state && is_far {
+        let has_snap = situation.offers.iter().any(|offer| offer.has_snap);
+        return has_snap.then_some(Way::Snap).ok_or(Waiting::NoSnapPeers);
+    }
     let is_near = target.saturating_sub(situation.head) <= MAX_BACKWARD;
     Ok(match situation.failed {
         Some(Way::Backward) => Way::Full,
@@ -86,6 +101,7 @@ mod tests {
     const PEERS: &[Offer] = &[Offer {
         conn: ConnId(1),
         latest: 9,
+        has_snap: false,
     }];
 
     fn behind(head: u64, target: u64) -> Situation<'static> {
@@ -94,6 +110,8 @@ mod tests {
             is_stored: false,
             target: Some(target),
             offers: PEERS,
+            has_download: false,
+            wants_state: false,
             is_unfinished: false,
             failed: None,
         }
@@ -131,13 +149,49 @@ mod tests {
         assert_eq!(pick(&far), Ok(Way::Full));
     }
 
+    #[test]
+    fn a_state_is_downloaded_by_a_chain_of_a_genesis_block_192_blocks_away_once_a_peer_gives_it() {
+        let with_snap = [Offer {
+            has_snap: true,
+            ..PEERS[0]
+        }];
+        let at = |target| Situation {
+            wants_state: true,
+            offers: &with_snap,
+            ..behind(0, target)
+        };
+        assert_eq!(pick(&at(191)), Ok(Way::Backward));
+        assert_eq!(pick(&at(192)), Ok(Way::Snap));
+        let without = Situation {
+            offers: PEERS,
+            ..at(192)
+        };
+        assert_eq!(pick(&without), Err(Waiting::NoSnapPeers));
+        // What was begun goes on, however near the target is.
+        let begun = Situation {
+            has_download: true,
+            wants_state: false,
+            ..at(3)
+        };
+        assert_eq!(pick(&begun), Ok(Way::Snap));
+    }
+
     proptest! {
         #[test]
         fn a_stored_target_is_never_asked_for_and_nothing_is_asked_without_peers(
             head: u64, target: Option<u64>, has_peers: bool, is_stored: bool, is_unfinished: bool
         ) {
             let offers = if has_peers { PEERS } else { &[] };
-            let way = pick(&Situation { head, is_stored, target, offers, is_unfinished, failed: None });
+            let way = pick(&Situation {
+                head,
+                is_stored,
+                target,
+                offers,
+                has_download: false,
+                wants_state: false,
+                is_unfinished,
+                failed: None,
+            });
             prop_assert_eq!(way == Ok(Way::Import), is_stored);
             prop_assert_eq!(way == Err(Waiting::NoPeers), !is_stored && !has_peers);
             prop_assert_eq!(way == Ok(Way::Locate), !is_stored && has_peers && target.is_none());

@@ -23,7 +23,7 @@ pub enum SyncMode {
     /// It executes all blocks.
     #[default]
     Full,
-    /// It gets the state of a late block. Until that can be done, as [`SyncMode::Full`].
+    /// It gets the state of a late block, and executes the blocks after it.
     Snap,
 }
 
@@ -39,6 +39,10 @@ pub enum SyncState {
     Headers,
     /// Bodies come and are executed.
     Blocks,
+    /// Ranges of a state come.
+    Ranges,
+    /// Its tries are built.
+    Build,
     /// Something is waited for.
     Waiting,
 }
@@ -51,6 +55,8 @@ impl SyncState {
             Self::Locate => "locate",
             Self::Headers => "headers",
             Self::Blocks => "blocks",
+            Self::Ranges => "ranges",
+            Self::Build => "build",
             Self::Waiting => "waiting",
         }
     }
@@ -61,20 +67,28 @@ impl SyncState {
 pub(crate) enum Waiting {
     NoPeers,
     NoTarget,
+    NoSnapPeers,
     AfterFailure { seconds: u64 },
     OtherChain,
 }
 
 /// What a sync can wait for, as metrics name it.
-pub const STALLS: [&str; 4] = ["no_peers", "no_target", "failure", "other_chain"];
+pub const STALLS: [&str; 5] = [
+    "no_peers",
+    "no_target",
+    "failure",
+    "other_chain",
+    "no_snap_peers",
+];
 
 impl Waiting {
     /// Its name in metrics.
     fn name(&self) -> &'static str {
-        let [no_peers, no_target, failure, other_chain] = STALLS;
+        let [no_peers, no_target, failure, other_chain, no_snap_peers] = STALLS;
         match self {
             Self::NoPeers => no_peers,
             Self::NoTarget => no_target,
+            Self::NoSnapPeers => no_snap_peers,
             Self::AfterFailure { .. } => failure,
             Self::OtherChain => other_chain,
         }
@@ -86,12 +100,28 @@ impl fmt::Display for Waiting {
         match self {
             Self::NoPeers => write!(f, "there is no peer to ask"),
             Self::NoTarget => write!(f, "the consensus client has not chosen a head yet"),
+            Self::NoSnapPeers => write!(f, "no peer gives its state (snap)"),
             Self::AfterFailure { seconds } => {
                 write!(f, "a pause of {seconds} s after a failure")
             }
             Self::OtherChain => write!(f, "the target is of another chain; choose another one"),
         }
     }
+}
+
+/// How much of a state has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StateShare {
+    /// Accounts.
+    pub accounts: u64,
+    /// Slots.
+    pub slots: u64,
+    /// Codes.
+    pub codes: u64,
+    /// Bytes of their rows.
+    pub bytes: u64,
+    /// 65,536ths of all accounts that have not come, about.
+    pub left: u64,
 }
 
 /// A step that failed.
@@ -126,6 +156,8 @@ pub struct SyncStatus {
     pub lowest_header: Option<u64>,
     /// Items of the present job that have not come.
     pub open_items: u64,
+    /// How much of the state has come that is downloaded, or was last.
+    pub state_share: StateShare,
     /// How many peers there are.
     pub peers: usize,
     /// Blocks a second, of the last 5 min.
@@ -252,7 +284,11 @@ impl Progress {
         }
         let is_syncing = matches!(
             self.status.state,
-            SyncState::Locate | SyncState::Headers | SyncState::Blocks
+            SyncState::Locate
+                | SyncState::Headers
+                | SyncState::Blocks
+                | SyncState::Ranges
+                | SyncState::Build
         );
         if is_syncing && now_ms >= self.line_due_ms {
             self.line_due_ms = now_ms.saturating_add(LINE_MS);
@@ -305,6 +341,16 @@ impl Progress {
                 status.headers,
                 status.blocks_per_s,
             ),
+            SyncState::Ranges => {
+                let share = status.state_share;
+                let percent = 100.0 - share.left as f64 * 100.0 / 65_536.0;
+                let mib = share.bytes >> 20;
+                format!(
+                    "the state, {percent:.1} %: {} accounts, {} slots, {} codes, {mib} MiB, {peers} peers",
+                    share.accounts, share.slots, share.codes,
+                )
+            }
+            SyncState::Build => format!("the tries: {} of 4096 parts left", status.open_items),
             SyncState::Locate => format!("asking {peers} peers for the header of the target"),
             _ => format!(
                 "block {} of {}: {:.1} blocks a second, {peers} peers{left}",

@@ -32,7 +32,7 @@ use std::time::Duration;
 use tracing::{info, warn};
 
 /// How long an attempt waits for an event before it looks whether it should end.
-const POLL: Duration = Duration::from_millis(50);
+pub(crate) const POLL: Duration = Duration::from_millis(50);
 /// An attempt that gets no header and imports no block for this time ends.
 const STALL_MS: u64 = 120_000;
 
@@ -71,6 +71,8 @@ pub(crate) enum Failure {
         hash: B256,
         reason: String,
     },
+    #[error("the state did not come: {0}")]
+    NoState(String),
     #[error("{0}")]
     NotImported(String),
     #[error("nothing came and nothing was imported for {} s", STALL_MS / 1_000)]
@@ -142,7 +144,7 @@ impl Context<'_> {
 
     /// What a peer must have to be asked for a block. What peers announced may be some blocks behind what they have; and no claim of
     /// one peer may exclude the others.
-    fn need(&self, number: u64) -> Need {
+    pub(crate) fn need(&self, number: u64) -> Need {
         Need {
             block: self
                 .latest()
@@ -220,6 +222,18 @@ impl Context<'_> {
         Headers::new(self, skeleton, target, most_headers).download()
     }
 
+    /// As [`Context::download_headers`], down to the block `floor` at least, although the chain has nothing there.
+    pub(crate) fn download_headers_to(
+        &self,
+        skeleton: &mut Skeleton,
+        target: BlockId,
+        floor: u64,
+    ) -> Result<Path, Interrupt> {
+        Headers::new(self, skeleton, target, None)
+            .with_floor(floor)
+            .download()
+    }
+
     /// Gets everything up to `target`, whose header is `header`, and imports it. At most `most_headers` lie between.
     pub(crate) fn reach(
         &self,
@@ -260,7 +274,7 @@ fn headers_of(answer: Answer) -> Option<Vec<Header>> {
 }
 
 /// How the tries of what was given up ended, as text.
-fn reasons(given_up: &[GivenUp]) -> String {
+pub(crate) fn reasons(given_up: &[GivenUp]) -> String {
     const ENDS: [(TryEnd, &str); 7] = [
         (TryEnd::Timeout, "late"),
         (TryEnd::Empty, "empty"),

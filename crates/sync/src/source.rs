@@ -18,6 +18,8 @@ use tokio::sync::watch;
 pub(crate) struct Offer {
     pub(crate) conn: ConnId,
     pub(crate) latest: u64,
+    /// Whether it gives parts of states.
+    pub(crate) has_snap: bool,
 }
 
 /// What comes of a job.
@@ -37,7 +39,7 @@ pub(crate) enum JobEvent {
 pub(crate) type MakeRequest = Box<dyn Fn(Range<u32>) -> Request + Send + Sync>;
 
 /// The peers, and the time.
-pub(crate) trait Peers: Send {
+pub(crate) trait Peers: Send + Sync {
     /// What each of them has.
     fn offers(&self) -> Vec<Offer>;
 
@@ -83,6 +85,7 @@ impl Peers for NetworkPeers {
         let offers = peers.iter().map(|peer| Offer {
             conn: peer.info.origin.conn,
             latest: peer.range().latest,
+            has_snap: peer.info.snap.is_some(),
         });
         offers.collect()
     }

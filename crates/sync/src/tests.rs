@@ -437,6 +437,7 @@ impl Peers for World {
         let offers = inner.peers.iter().map(|(conn, peer)| Offer {
             conn: *conn,
             latest: peer.latest,
+            has_snap: false,
         });
         offers.collect()
     }

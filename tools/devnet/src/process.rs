@@ -330,7 +330,7 @@ fn command(
         ClientKind::Geth => format!(
             "--config geth.toml --datadir data --http --http.port {rpc_port} \
              --http.api admin,eth,net,web3,txpool,debug --authrpc.port {engine_port} --authrpc.jwtsecret secret \
-             --syncmode full --ipcdisable --nat none"
+             --ipcdisable --nat none"
         ),
     };
     let mut command = Command::new(binary);

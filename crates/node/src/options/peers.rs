@@ -87,7 +87,7 @@ pub(crate) struct PeerFlags {
     /// Nodes that are peers beyond all limits, enode:// or enr:.
     #[arg(long, value_name = "NODE", value_delimiter = ',', value_parser = Node::from_str)]
     pub(crate) trusted_nodes: Vec<Node>,
-    /// How to get the chain: FULL executes every block; SNAP is accepted and syncs as FULL for now.
+    /// How to get the chain: FULL executes every block; SNAP gets the state of a late block and executes those after it.
     #[arg(long, value_enum, value_name = "MODE", ignore_case = true, default_value_t = SyncModeFlag::Full)]
     pub(crate) sync_mode: SyncModeFlag,
     /// Give peers that sync parts of the state (snap/1 and snap/2) [default: true].

@@ -13,18 +13,17 @@
 //! ```
 
 mod resume;
-mod row_writer;
 mod sorter;
 
 use crate::WorldState;
 use crate::commit::flat::{account_of_row, encode_account, encode_value, value_of_row};
 use crate::maintenance::genesis::begin_loading;
+use crate::maintenance::row_writer::{RowWriter, write_all};
 use crate::tries::disk_trie::row_key;
 use alloy_primitives::{hex, keccak256};
 use niwaki_primitives::{Address, B256, EMPTY_CODE_HASH, EMPTY_ROOT_HASH, Fault, U256};
 use niwaki_storage::{Batch, Database, Segment, corrupt};
 use niwaki_trie::{Path, TrieAccount, TrieBuilder, encode_slot};
-use row_writer::{RowWriter, write_all};
 use sorter::{Merge, Record, Sorter};
 use std::cell::{Cell, RefCell};
 use std::fs;

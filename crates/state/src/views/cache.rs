@@ -222,6 +222,17 @@ impl Caches {
         lock(&self.backlog).push_back((version, diff));
     }
 
+    /// Forgets accounts and slots: those of `version` are of another state.
+    pub(crate) fn clear(&self, version: u64) {
+        for shard in &self.shards {
+            let mut shard = lock(shard);
+            shard.version = version;
+            shard.accounts.retain(|_| false);
+            shard.slots.retain(|_| false);
+        }
+        lock(&self.backlog).clear();
+    }
+
     /// Brings all shards to the latest version and empties the backlog.
     pub(crate) fn catch_up(&self) {
         let last = lock(&self.backlog).back().map(|(version, _)| *version);

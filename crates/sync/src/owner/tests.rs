@@ -1,6 +1,7 @@
 //! Whole syncs from scripted peers, in their own time.
 
 mod restart;
+mod state;
 
 use super::*;
 use crate::tests::{
@@ -43,6 +44,7 @@ impl Node {
                 operator: self.operator,
                 attempts: Cell::new(0),
             },
+            mode: SyncMode::Full,
             is_driven: true,
             stored: Skeleton::of_chain(Arc::clone(self.consensus.chain())).unwrap(),
             in_memory: Skeleton::in_memory(),

@@ -82,6 +82,9 @@ impl RecentStates {
     /// # Errors
     /// A [`Fault`] of the storage.
     pub fn head_moved(&self, chain: &Chain) -> Result<(), Fault> {
+        if !chain.has_state() {
+            return Ok(());
+        }
         let head = chain.head().id;
         let oldest = head.number.saturating_sub(STATES_SERVED);
         let mut kept = lock(&self.kept);
@@ -107,6 +110,9 @@ impl RecentStates {
         chain: &Chain,
         root: &B256,
     ) -> Result<Option<Arc<ProvableView>>, Fault> {
+        if !chain.has_state() {
+            return Ok(None);
+        }
         let block = {
             let mut roots = lock(&self.roots);
             roots.update(chain)?;

@@ -22,6 +22,8 @@ pub(super) struct Headers<'s, 'c> {
     skeleton: &'s mut Skeleton,
     target: BlockId,
     most: Option<u64>,
+    /// Where a path may end that does not reach the chain.
+    floor: Option<u64>,
     approach: Approach,
     unlinked: u32,
     steps: u32,
@@ -40,6 +42,7 @@ impl<'s, 'c> Headers<'s, 'c> {
             skeleton,
             target,
             most,
+            floor: None,
             approach: Approach::Numbers,
             unlinked: 0,
             steps: 0,
@@ -47,7 +50,15 @@ impl<'s, 'c> Headers<'s, 'c> {
         }
     }
 
-    /// Returns the path from the target down to a child of a stored block.
+    /// The path may end at this block.
+    pub(super) fn with_floor(self, floor: u64) -> Self {
+        Self {
+            floor: Some(floor),
+            ..self
+        }
+    }
+
+    /// Returns the path from the target down to a child of a stored block, or to the floor.
     pub(super) fn download(mut self) -> Result<Path, Interrupt> {
         self.context
             .report(|progress, now_ms| progress.enter(SyncState::Headers, now_ms));
@@ -57,7 +68,8 @@ impl<'s, 'c> Headers<'s, 'c> {
                 .skeleton
                 .path(self.target)?
                 .expect("it was added, and runs of the present target are not removed");
-            if self.context.chain.number_of(&path.parent)?.is_some() {
+            let is_low = self.floor.is_some_and(|floor| path.low <= floor);
+            if is_low || self.context.chain.number_of(&path.parent)?.is_some() {
                 return Ok(path);
             }
             let Some(top) = path.low.checked_sub(1) else {
@@ -83,6 +95,9 @@ impl<'s, 'c> Headers<'s, 'c> {
                 FIRST_STEP << (self.steps - 1).min(6)
             }
         };
+        if let Some(floor) = self.floor {
+            count = count.min(path.low.saturating_sub(floor));
+        }
         if let Some(most) = self.most {
             let left = most.saturating_sub(path.count());
             if left == 0 {

@@ -141,7 +141,7 @@ fn start(options: &Devp2pOptions, suite: Suite, chain: &Path, folder: &Path) -> 
         p2p: Some(P2pOptions {
             has_discovery,
             max_peers: 50,
-            boot_nodes: &[],
+            ..P2pOptions::default()
         }),
         ..without_discovery(&genesis)
     };

@@ -93,7 +93,7 @@ pub(crate) fn run(options: &FloodsOptions) -> Result<()> {
                 has_discovery: true,
                 // Half of them are for nodes that connect by themselves.
                 max_peers: 110,
-                boot_nodes: &[],
+                ..P2pOptions::default()
             }),
             ..StartOptions::genesis(&chain.genesis)
         };

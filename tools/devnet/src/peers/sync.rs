@@ -9,7 +9,7 @@ use super::Binaries;
 use super::chain::Chain;
 use super::findings::Findings;
 use super::node::{self, connect, fork_choice, give, new_payload, same_block, without_discovery};
-use crate::process::{ClientKind, Process, memory, new_folder};
+use crate::process::{ClientKind, P2pOptions, Process, StartOptions, memory, new_folder};
 use clap::Args;
 use eyre::{Result, bail, eyre};
 use std::path::PathBuf;
@@ -25,6 +25,9 @@ pub(crate) struct SyncOptions {
     /// The node that gets it.
     #[arg(long, value_name = "CLIENT", default_value = "niwaki")]
     sink: ClientKind,
+    /// The sink downloads the state of a late block.
+    #[arg(long)]
+    snap: bool,
     /// Blocks of the chain.
     #[arg(long, value_name = "N", default_value_t = 3_000)]
     blocks: usize,
@@ -57,16 +60,18 @@ pub(crate) fn run(options: &SyncOptions) -> Result<()> {
     let saved = options.chain.as_deref();
     let chain = Chain::read_or_build(&options.binaries, saved, temporary.path(), options.blocks)?;
     let binaries = &options.binaries;
-    let start = |kind, name: &'static str, folder: PathBuf| {
-        node::start(
-            kind,
-            name,
-            binaries,
-            &folder,
-            without_discovery(&chain.genesis),
-        )
+    let start = |kind, name: &'static str, folder: PathBuf, has_snap| {
+        let p2p = P2pOptions {
+            has_snap,
+            ..P2pOptions::default()
+        };
+        let start = StartOptions {
+            p2p: Some(p2p),
+            ..without_discovery(&chain.genesis)
+        };
+        node::start(kind, name, binaries, &folder, start)
     };
-    let source = start(options.source, "source", folder.join("source"))?;
+    let source = start(options.source, "source", folder.join("source"), false)?;
     let began = Instant::now();
     give(&source.client, &chain.blocks)?;
     let mut findings = Findings::default();
@@ -75,7 +80,8 @@ pub(crate) fn run(options: &SyncOptions) -> Result<()> {
     findings.text("source", node::version(&source.client)?);
     let (mut times, mut rates) = (Vec::new(), Vec::new());
     for run in 0..options.runs.max(1) {
-        let sink = start(options.sink, "sink", folder.join(format!("sink-{run}")))?;
+        let sink_folder = folder.join(format!("sink-{run}"));
+        let sink = start(options.sink, "sink", sink_folder, options.snap)?;
         if run == 0 {
             findings.text("sink", node::version(&sink.client)?);
         }
@@ -94,7 +100,7 @@ pub(crate) fn run(options: &SyncOptions) -> Result<()> {
             let peak = memory(sink.id(), "VmHWM:")? >> 20;
             findings.count("peak memory of the sink, MiB", peak);
         }
-        let same = is_same(&chain, &source, &sink)?;
+        let same = is_same(&chain, &source, &sink, options.snap)?;
         findings.claim(
             format!("run {run}: the same head, state root, {COMPARED} blocks and receipts"),
             same,
@@ -144,12 +150,20 @@ pub(super) fn last_lines(log: &str) -> String {
     lines[lines.len().saturating_sub(30)..].join("\n")
 }
 
-fn is_same(chain: &Chain, source: &Process, sink: &Process) -> Result<bool> {
+/// With a downloaded state a node may have only the last 256 blocks below it, the pivot 64 below the head.
+const BLOCKS_WITH_STATE: u64 = 300;
+
+fn is_same(chain: &Chain, source: &Process, sink: &Process, snap: bool) -> Result<bool> {
     let (source, sink) = (&source.client, &sink.client);
     let head = chain.blocks.last().map_or(0, |block| block.number);
     let mut same = same_block(source, sink, "latest")? && sink.block_number()? == head;
+    let below = if snap {
+        head.saturating_sub(BLOCKS_WITH_STATE)
+    } else {
+        0
+    };
     for step in 0..COMPARED {
-        let number = 1 + step * head / COMPARED;
+        let number = below + 1 + step * (head - below) / COMPARED;
         same &= same_block(source, sink, &format!("{number:#x}"))?;
     }
     Ok(same)

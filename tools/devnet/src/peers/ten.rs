@@ -92,6 +92,7 @@ fn one_network(options: &TenOptions) -> Result<Times> {
                 has_discovery: true,
                 max_peers: 25,
                 boot_nodes: &boot_nodes,
+                ..P2pOptions::default()
             }),
             ..StartOptions::genesis(&file)
         };

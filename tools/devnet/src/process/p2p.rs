@@ -9,6 +9,8 @@ pub(crate) struct P2pOptions<'a> {
     /// Whether it looks for nodes by itself.
     pub(crate) has_discovery: bool,
     pub(crate) max_peers: usize,
+    /// Whether it downloads the state of a late block instead of executing all blocks.
+    pub(crate) has_snap: bool,
     /// Nodes that discovery begins with.
     pub(crate) boot_nodes: &'a [String],
 }
@@ -18,6 +20,7 @@ impl Default for P2pOptions<'_> {
         Self {
             has_discovery: false,
             max_peers: 25,
+            has_snap: false,
             boot_nodes: &[],
         }
     }
@@ -28,17 +31,23 @@ pub(super) fn flags(kind: ClientKind, network: Option<(P2pOptions<'_>, u16)>) ->
     let Some((options, port)) = network else {
         return match kind {
             ClientKind::Niwaki => vec!["--p2p-enabled=false".to_owned()],
-            ClientKind::Geth => Vec::new(),
+            ClientKind::Geth => vec!["--syncmode=full".to_owned()],
         };
     };
     let boot_nodes = options.boot_nodes.join(",");
+    let mode = match (kind, options.has_snap) {
+        (ClientKind::Niwaki, true) => "--sync-mode=SNAP",
+        (ClientKind::Niwaki, false) => "--sync-mode=FULL",
+        (ClientKind::Geth, true) => "--syncmode=snap",
+        (ClientKind::Geth, false) => "--syncmode=full",
+    };
     let flags = match kind {
         ClientKind::Niwaki => format!(
             "--p2p-enabled=true --p2p-host=127.0.0.1 --p2p-interface=127.0.0.1 --p2p-port={port} \
-             --discovery-enabled={} --max-peers={} --bootnodes={boot_nodes}",
+             --discovery-enabled={} --max-peers={} --bootnodes={boot_nodes} {mode}",
             options.has_discovery, options.max_peers
         ),
-        ClientKind::Geth => "--netrestrict 127.0.0.0/8".into(),
+        ClientKind::Geth => format!("--netrestrict 127.0.0.0/8 {mode}"),
     };
     flags.split(' ').map(str::to_owned).collect()
 }

@@ -47,8 +47,7 @@ impl PeerMetrics {
     ) -> Self {
         let name = "besu_peers_request_time";
         let of_kind = |kind: AskKind| histogram!(name, "taskName" => kind.task_name());
-        let requests: Vec<(AskKind, Histogram)> =
-            made_kinds().map(|kind| (kind, of_kind(kind))).collect();
+        let requests: [(AskKind, Histogram); _] = AskKind::ALL.map(|kind| (kind, of_kind(kind)));
         let lookups = histogram!("besu_network_discv5_discovery_round_duration_seconds");
         network.stats().set_timer(move |what, took| match what {
             Timed::Request(kind) => {
@@ -75,13 +74,6 @@ impl PeerMetrics {
         sample_sync(&(self.sync_status)());
         (self.sync_times)().into_iter().for_each(record);
     }
-}
-
-/// What is asked for: nothing of `snap` yet.
-fn made_kinds() -> impl Iterator<Item = AskKind> {
-    AskKind::ALL
-        .into_iter()
-        .filter(|kind| *kind <= AskKind::Cells)
 }
 
 fn client_of(name: &str) -> &'static str {
@@ -128,7 +120,7 @@ fn sample_connections(stats: &Stats) {
 fn sample_requests(stats: &Stats) {
     let waiting = stats.waiting_requests();
     set("besu_peers_pending_peer_requests_current", waiting);
-    for kind in made_kinds() {
+    for kind in AskKind::ALL {
         let requests = stats.requests(kind);
         let task = kind.task_name();
         let in_flight = usize::try_from(requests.in_flight).unwrap_or(usize::MAX);

@@ -1,4 +1,4 @@
-//! The rows of a load: collected in batches, which another thread writes.
+//! The rows of a whole state: collected in batches, which another thread writes.
 
 use niwaki_primitives::Fault;
 use niwaki_storage::{Batch, Database, Segment};
@@ -6,28 +6,28 @@ use std::cell::{Cell, RefCell};
 use std::sync::mpsc::{Receiver, SyncSender};
 
 /// The writer thread: ingests batches until the sender is dropped or one fails.
-pub(super) fn write_all(database: &Database, batches: Receiver<Batch>) -> Result<(), Fault> {
+pub(crate) fn write_all(database: &Database, batches: Receiver<Batch>) -> Result<(), Fault> {
     batches.iter().try_for_each(|batch| database.ingest(batch))
 }
 
 /// The batch in progress and the channel to the writer thread.
-pub(super) struct RowWriter {
-    pub(super) batch: RefCell<Batch>,
+pub(crate) struct RowWriter {
+    pub(crate) batch: RefCell<Batch>,
     /// `None` if nothing is written.
-    pub(super) sender: Option<SyncSender<Batch>>,
+    pub(crate) sender: Option<SyncSender<Batch>>,
     /// How many batches were sent.
-    pub(super) batches_sent: Cell<u64>,
+    pub(crate) batches_sent: Cell<u64>,
     /// Whether the writer thread has failed; joining it returns the fault.
-    pub(super) is_broken: Cell<bool>,
+    pub(crate) is_broken: Cell<bool>,
 }
 
 impl RowWriter {
-    pub(super) fn put(&self, segment: Segment, key: &[&[u8]], value: &[u8]) {
+    pub(crate) fn put(&self, segment: Segment, key: &[&[u8]], value: &[u8]) {
         self.batch.borrow_mut().put_parts(segment, key, &[value]);
     }
 
     /// Sends the batch to the writer thread if it has at least `bytes`.
-    pub(super) fn send_if_large(&self, bytes: usize) {
+    pub(crate) fn send_if_large(&self, bytes: usize) {
         if self.batch.borrow().bytes() < bytes {
             return;
         }

@@ -1,0 +1,239 @@
+//! The tries of a downloaded state, built once from its flat rows.
+//!
+//! ```text
+//! flat rows, 4,096 parts by the first 12 bits of the hashed address
+//!    |  any thread: storage tries of the accounts of a part, their roots compared with the accounts
+//!    v
+//! parts in order --> one account trie --> rows to the writer thread, which ingests them as tables
+//! ```
+
+mod storage_tries;
+
+use super::StateDownload;
+use crate::maintenance::row_writer::{RowWriter, write_all};
+use crate::tries::disk_trie::row_key;
+use niwaki_primitives::{B256, Fault};
+use niwaki_storage::{Batch, Database, Segment};
+use niwaki_trie::{Path, TrieBuilder};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::Duration;
+use storage_tries::BuiltPart;
+
+/// How many parts the accounts are cut into.
+const PARTS: u32 = 4096;
+/// Rows of this many bytes are ingested together.
+const BATCH_BYTES: usize = 32 << 20;
+/// Rows of the account trie down to this depth come last: their keys lie between those of all others.
+const SHALLOW_NIBBLES: usize = 3;
+/// Most accounts that are listed as differing.
+const MAX_LISTED: usize = 1024;
+/// Each thread may have built so many parts that are not joined yet.
+const PARTS_AHEAD: usize = 4;
+/// How long a thread that is too far ahead pauses.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// How a build ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BuildEnd {
+    /// The tries have the pivot's root, and all codes are here.
+    Whole,
+    /// These storages have other slots than their accounts say, by hashed address: they must come again.
+    StorageDiffers(Vec<B256>),
+    /// These codes are not here.
+    MissingCodes(Vec<B256>),
+    /// The accounts have another root than the pivot, although each storage fits its account.
+    RootDiffers(B256),
+    /// The caller stopped it.
+    Stopped,
+}
+
+impl StateDownload<'_> {
+    /// Builds all tries from the flat rows, on so many threads, with the parts done and all of them to `report`, which returns whether to
+    /// go on.
+    ///
+    /// # Errors
+    /// A [`Fault`] of the storage.
+    ///
+    /// # Panics
+    /// If something of the state has not come.
+    pub fn build(
+        &self,
+        threads: usize,
+        report: &mut dyn FnMut(u64, u64) -> bool,
+    ) -> Result<BuildEnd, Fault> {
+        assert!(self.remaining().is_empty(), "all of the state has come");
+        let database = self.database();
+        for segment in [Segment::AccountTrie, Segment::StorageTrie] {
+            database.clear(segment)?;
+        }
+        let threads = threads.max(1);
+        let shared = Shared {
+            database,
+            next_part: AtomicU32::new(0),
+            joined: AtomicU32::new(0),
+            ahead: u32::try_from(threads * PARTS_AHEAD).unwrap_or(PARTS),
+            is_over: AtomicBool::new(false),
+        };
+        let (sender, receiver) = sync_channel(threads);
+        // One batch waits while another is written.
+        let (batches_sender, batches) = sync_channel(1);
+        let writer = RowWriter {
+            batch: RefCell::default(),
+            sender: Some(batches_sender),
+            batches_sent: Cell::new(0),
+            is_broken: Cell::new(false),
+        };
+        let mut joined = std::thread::scope(|scope| {
+            let writing = scope.spawn(move || write_all(database, batches));
+            for _ in 0..threads {
+                let (shared, sender) = (&shared, sender.clone());
+                scope.spawn(move || shared.build_parts(&sender));
+            }
+            drop(sender);
+            let joined = join(&shared, &receiver, &writer, report);
+            shared.is_over.store(true, Ordering::Relaxed);
+            // Those that wait for room in the channel go on and end.
+            drop(receiver);
+            drop(writer);
+            match writing.join() {
+                Ok(written) => written.and(joined),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        })?;
+        Ok(joined.end(self.pivot().root))
+    }
+}
+
+/// What the threads share.
+struct Shared<'d> {
+    database: &'d Database,
+    next_part: AtomicU32,
+    /// How many parts are joined.
+    joined: AtomicU32,
+    /// How many parts may be built that are not joined yet.
+    ahead: u32,
+    /// No more parts are needed.
+    is_over: AtomicBool,
+}
+
+type Built = (u32, Result<BuiltPart, Fault>);
+
+impl Shared<'_> {
+    fn build_parts(&self, parts: &SyncSender<Built>) {
+        while !self.is_over.load(Ordering::Relaxed) {
+            let part = self.next_part.fetch_add(1, Ordering::Relaxed);
+            if part >= PARTS || !self.wait_for_turn(part) {
+                return;
+            }
+            let built = storage_tries::build(self.database, first_key(part), first_key(part + 1));
+            if parts.send((part, built)).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+impl Shared<'_> {
+    /// Waits while a part is too far ahead; `false` if no more parts are needed. The atomics order nothing: what was built goes through
+    /// the channel.
+    fn wait_for_turn(&self, part: u32) -> bool {
+        while part >= self.joined.load(Ordering::Relaxed) + self.ahead {
+            if self.is_over.load(Ordering::Relaxed) {
+                return false;
+            }
+            std::thread::sleep(PAUSE);
+        }
+        true
+    }
+}
+
+/// The first two bytes of the keys of a part; `None` after the last part.
+fn first_key(part: u32) -> Option<[u8; 2]> {
+    let first = u16::try_from(part << 4).ok()?;
+    Some(first.to_be_bytes())
+}
+
+/// All parts together.
+#[derive(Default)]
+struct Joined {
+    root: B256,
+    differing: Vec<B256>,
+    missing_codes: Vec<B256>,
+    is_stopped: bool,
+}
+
+impl Joined {
+    fn end(&mut self, expected: B256) -> BuildEnd {
+        if self.is_stopped {
+            BuildEnd::Stopped
+        } else if !self.differing.is_empty() {
+            BuildEnd::StorageDiffers(std::mem::take(&mut self.differing))
+        } else if self.root != expected {
+            BuildEnd::RootDiffers(self.root)
+        } else if !self.missing_codes.is_empty() {
+            BuildEnd::MissingCodes(std::mem::take(&mut self.missing_codes))
+        } else {
+            BuildEnd::Whole
+        }
+    }
+}
+
+/// Takes the parts in order and makes the account trie of them.
+fn join(
+    shared: &Shared<'_>,
+    parts: &Receiver<Built>,
+    writer: &RowWriter,
+    report: &mut dyn FnMut(u64, u64) -> bool,
+) -> Result<Joined, Fault> {
+    let shallow = RefCell::new(Batch::new());
+    let mut sink = |path: &Path, row: &[u8]| {
+        let (segment, key) = row_key(&None, path);
+        match path.len() <= SHALLOW_NIBBLES {
+            true => shallow.borrow_mut().put_parts(segment, &key, &[row]),
+            false => writer.put(segment, &key, row),
+        }
+    };
+    let mut builder = TrieBuilder::new(&mut sink);
+    let (mut joined, mut early) = (Joined::default(), BTreeMap::new());
+    for part in 0..PARTS {
+        let built = loop {
+            if let Some(built) = early.remove(&part) {
+                break built;
+            }
+            // The threads build every part, or the thread that took it has panicked, which the scope passes on.
+            let Ok((number, built)) = parts.recv() else {
+                joined.is_stopped = true;
+                return Ok(joined);
+            };
+            early.insert(number, built);
+        };
+        let built: BuiltPart = built?;
+        shared.joined.store(part + 1, Ordering::Relaxed);
+        for (key, leaf) in built.accounts {
+            builder.add(Path::of_hash(&key), leaf);
+        }
+        add_listed(&mut joined.differing, built.differing);
+        add_listed(&mut joined.missing_codes, built.missing_codes);
+        shared.database.write(built.removed, false)?;
+        writer.batch.borrow_mut().append(built.rows);
+        writer.send_if_large(BATCH_BYTES);
+        let is_stopped = !report(u64::from(part) + 1, u64::from(PARTS));
+        if is_stopped || writer.is_broken.get() {
+            joined.is_stopped = true;
+            return Ok(joined);
+        }
+    }
+    joined.root = builder.finish();
+    writer.send_if_large(1);
+    writer.batch.replace(shallow.into_inner());
+    writer.send_if_large(1);
+    Ok(joined)
+}
+
+fn add_listed(all: &mut Vec<B256>, new: Vec<B256>) {
+    let room = MAX_LISTED.saturating_sub(all.len());
+    all.extend(new.into_iter().take(room));
+}

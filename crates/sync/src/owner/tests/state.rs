@@ -1,0 +1,386 @@
+//! States from peers that answer at once, in real time: each peer has a chain, and a script that changes what it says.
+
+use super::*;
+use crate::serve::{RecentStates, Sources, answer};
+use crate::source::{Download, JobEvent, MakeRequest, Offer};
+use niwaki_network::peers::{Conduct, ConnId};
+use niwaki_network::router::{Ask, GivenUp, JobError, Outcome, Try, TryEnd};
+use niwaki_network::wire::{Answer, EthVersion, SnapAnswer, SnapRequest};
+use niwaki_primitives::Bytes;
+use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
+use std::sync::atomic::AtomicU64;
+use std::time::Instant;
+
+/// What a peer does with what it is asked for by `snap`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lie {
+    None,
+    /// It says that it has no state.
+    Stateless,
+    /// The last account of an answer is left out.
+    DropsAnAccount,
+    /// The proof lacks a node.
+    CutsProof,
+    /// The proof is left out.
+    NoProof,
+    /// The last slot of an answer is left out.
+    DropsASlot,
+    /// Each code is another one.
+    OtherCodes,
+}
+
+const LIES: [Lie; 5] = [
+    Lie::DropsAnAccount,
+    Lie::CutsProof,
+    Lie::NoProof,
+    Lie::DropsASlot,
+    Lie::OtherCodes,
+];
+
+struct Peer {
+    lie: Lie,
+    states: RecentStates,
+}
+
+struct Inner {
+    chain: Arc<Chain>,
+    peers: Vec<Peer>,
+    start: Instant,
+    /// Bytes of an answer at most, whatever is asked for.
+    most_bytes: u64,
+    /// Answers that are given until the peers fall silent.
+    answers: AtomicU64,
+    requests: AtomicU64,
+    caught: Mutex<Vec<(Lie, Conduct)>>,
+}
+
+/// Peers that answer at once.
+#[derive(Clone)]
+struct Direct(Arc<Inner>);
+
+/// A chain with all blocks of the main branch.
+fn source() -> Arc<Chain> {
+    let chain = empty_chain(None);
+    for block in main_branch() {
+        chain.import(block.clone()).unwrap();
+    }
+    chain
+}
+
+impl Direct {
+    fn new(chain: &Arc<Chain>, lies: &[Lie], most_bytes: u64, answers: u64) -> Self {
+        let peer = |lie: &Lie| Peer {
+            lie: *lie,
+            states: RecentStates::default(),
+        };
+        Self(Arc::new(Inner {
+            chain: Arc::clone(chain),
+            peers: lies.iter().map(peer).collect(),
+            start: Instant::now(),
+            most_bytes,
+            answers: AtomicU64::new(answers),
+            requests: AtomicU64::new(0),
+            caught: Mutex::default(),
+        }))
+    }
+}
+
+impl Inner {
+    fn answer(&self, peer: &Peer, mut request: Request) -> Answer {
+        if let Request::Snap(
+            SnapRequest::AccountRange { bytes, .. } | SnapRequest::StorageRanges { bytes, .. },
+        ) = &mut request
+        {
+            *bytes = self.most_bytes.min(*bytes);
+        }
+        let sources = Sources {
+            chain: &self.chain,
+            states: &peer.states,
+            transaction: &|_, _| None,
+            cells: &|_, _| None,
+        };
+        let version = EthVersion::Eth72;
+        let message = answer(sources, &request, version, 1).unwrap();
+        let (_, answer) = Answer::decode(request.kind(), &message, version).unwrap();
+        match answer {
+            Answer::Snap(answer) => Answer::Snap(changed(peer.lie, answer)),
+            other => other,
+        }
+    }
+}
+
+fn changed(lie: Lie, answer: SnapAnswer) -> SnapAnswer {
+    use niwaki_network::wire::Entries;
+    let without_last = |entries: &Entries, is_list: bool| {
+        let all: Vec<(B256, Vec<u8>)> = entries
+            .iter()
+            .map(|(key, value)| match is_list {
+                true => (key, value.to_vec()),
+                false => (key, niwaki_primitives::rlp::encode(value)),
+            })
+            .collect();
+        let kept = all.len().saturating_sub(1);
+        Entries::of(all[..kept].iter().map(|(key, value)| (*key, &value[..])))
+    };
+    match (lie, answer) {
+        (Lie::Stateless, SnapAnswer::AccountRange { .. }) => SnapAnswer::AccountRange {
+            accounts: Entries::default(),
+            proof: Vec::new(),
+        },
+        (Lie::Stateless, SnapAnswer::StorageRanges { .. }) => SnapAnswer::StorageRanges {
+            slots: Vec::new(),
+            proof: Vec::new(),
+        },
+        (Lie::DropsAnAccount, SnapAnswer::AccountRange { accounts, proof }) => {
+            SnapAnswer::AccountRange {
+                accounts: without_last(&accounts, true),
+                proof,
+            }
+        }
+        (
+            Lie::CutsProof,
+            SnapAnswer::AccountRange {
+                accounts,
+                mut proof,
+            },
+        ) => {
+            proof.pop();
+            SnapAnswer::AccountRange { accounts, proof }
+        }
+        (Lie::NoProof, SnapAnswer::AccountRange { accounts, .. }) => SnapAnswer::AccountRange {
+            accounts,
+            proof: Vec::new(),
+        },
+        (Lie::DropsASlot, SnapAnswer::StorageRanges { mut slots, proof }) => {
+            if let Some(first) = slots.first_mut() {
+                *first = without_last(first, false);
+            }
+            SnapAnswer::StorageRanges { slots, proof }
+        }
+        (Lie::OtherCodes, SnapAnswer::ByteCodes(codes)) => {
+            SnapAnswer::ByteCodes(codes.iter().map(|_| Bytes::from_static(b"other")).collect())
+        }
+        (_, answer) => answer,
+    }
+}
+
+impl Peers for Direct {
+    fn offers(&self) -> Vec<Offer> {
+        let latest = self.0.chain.head().id.number;
+        let offer = |index| Offer {
+            conn: ConnId(index),
+            latest,
+            has_snap: true,
+        };
+        (0..self.0.peers.len() as u64).map(offer).collect()
+    }
+
+    fn start(&self, ask: Ask, request: MakeRequest) -> Result<Box<dyn Download>, JobError> {
+        Ok(Box::new(DirectJob {
+            inner: Arc::clone(&self.0),
+            request,
+            pieces: VecDeque::from([(0..ask.items, Vec::new())]),
+            open: HashMap::new(),
+            given_up: Vec::new(),
+            is_done: false,
+        }))
+    }
+
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.0.start.elapsed().as_millis()).unwrap()
+    }
+
+    fn wait(&self, time: Duration) {
+        thread::sleep(time.min(Duration::from_millis(5)));
+    }
+}
+
+/// Items, and the peers that failed with them.
+type Piece = (Range<u32>, Vec<usize>);
+
+struct DirectJob {
+    inner: Arc<Inner>,
+    request: MakeRequest,
+    pieces: VecDeque<Piece>,
+    open: HashMap<u64, (Piece, usize)>,
+    given_up: Vec<GivenUp>,
+    is_done: bool,
+}
+
+impl Download for DirectJob {
+    fn next(&mut self, timeout: Duration) -> Option<JobEvent> {
+        let peers = self.inner.peers.len();
+        while let Some((items, failed)) = self.pieces.pop_front() {
+            let id = self.inner.requests.fetch_add(1, Ordering::Relaxed);
+            let first = usize::try_from(id).unwrap();
+            let mut others = (first..first + peers).map(|peer| peer % peers);
+            let Some(peer) = others.find(|peer| !failed.contains(peer)) else {
+                let tries = failed.iter().map(|peer| Try {
+                    conn: ConnId(*peer as u64),
+                    end: TryEnd::Empty,
+                });
+                let tries = tries.collect();
+                self.given_up.push(GivenUp { items, tries });
+                continue;
+            };
+            let took =
+                self.inner
+                    .answers
+                    .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
+                        left.checked_sub(1)
+                    });
+            if took.is_err() {
+                // Silence.
+                self.pieces.push_front((items, failed));
+                thread::sleep(timeout);
+                return None;
+            }
+            let answer = self
+                .inner
+                .answer(&self.inner.peers[peer], (self.request)(items.clone()));
+            self.open.insert(id, ((items.clone(), failed), peer));
+            return Some(JobEvent::Answer { id, items, answer });
+        }
+        if self.is_done || !self.open.is_empty() {
+            return None;
+        }
+        self.is_done = true;
+        Some(JobEvent::Done(std::mem::take(&mut self.given_up)))
+    }
+
+    fn outcome(&mut self, id: u64, outcome: Outcome) {
+        let ((items, mut failed), peer) = self.open.remove(&id).unwrap();
+        match outcome {
+            Outcome::Items { missing } => {
+                if missing == [items.clone()] {
+                    failed.push(peer);
+                }
+                let pieces = missing.into_iter().map(|items| (items, failed.clone()));
+                self.pieces.extend(pieces);
+            }
+            Outcome::Stateless => {
+                failed.push(peer);
+                self.pieces.push_back((items, failed));
+            }
+            Outcome::Wrong(conduct) => {
+                let lie = self.inner.peers[peer].lie;
+                lock(&self.inner.caught).push((lie, conduct));
+                failed.push(peer);
+                self.pieces.push_back((items, failed));
+            }
+        }
+    }
+}
+
+/// A sync that was started for the end of the main branch.
+fn start(chain: &Arc<Chain>, peers: &Direct) -> Sync {
+    let settings = Settings {
+        consensus: Arc::new(Consensus::new(Arc::clone(chain))),
+        mode: SyncMode::Snap,
+        is_driven: false,
+        target: Some(last(main_branch())),
+    };
+    Sync::start_with(settings, Box::new(peers.clone())).unwrap()
+}
+
+fn wait_until(sync: &Sync, what: &str, holds: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(
+            begun.elapsed() < Duration::from_secs(60),
+            "{what}: {:?}",
+            sync.status()
+        );
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn a_node_gets_the_state_64_blocks_below_the_target_and_executes_only_those_above() {
+    let source = source();
+    for most_bytes in [u64::MAX, 3_000, 400] {
+        let peers = Direct::new(&source, &[Lie::None, Lie::None], most_bytes, u64::MAX);
+        let chain = empty_chain(None);
+        let sync = start(&chain, &peers);
+        wait_until(&sync, "the head", || chain.head().id == source.head().id);
+        let status = sync.status();
+        assert_eq!((status.imported, &status.failures), (64, &VecDeque::new()));
+        sync.stop();
+        assert_eq!(chain.first_block().unwrap(), BLOCKS - 64 - 255);
+        assert!(!chain.has_state_download().unwrap());
+        assert_clean(&chain);
+        assert_eq!(*lock(&peers.0.caught), []);
+    }
+}
+
+#[test]
+fn a_liar_beside_two_honest_peers_is_caught_and_the_state_is_right() {
+    let source = source();
+    for lie in LIES {
+        let lies = [lie, Lie::None, Lie::None];
+        let peers = Direct::new(&source, &lies, 2_000, u64::MAX);
+        let chain = empty_chain(None);
+        let sync = start(&chain, &peers);
+        wait_until(&sync, "the head", || chain.head().id == source.head().id);
+        assert!(
+            sync.status().failures.is_empty(),
+            "{lie:?}: {:?}",
+            sync.status()
+        );
+        sync.stop();
+        assert_clean(&chain);
+        let caught = lock(&peers.0.caught);
+        assert!(
+            !caught.is_empty() && caught.iter().all(|(by, _)| *by == lie),
+            "{lie:?}: {caught:?}"
+        );
+    }
+}
+
+#[test]
+fn peers_without_the_state_prove_nothing_and_others_are_asked() {
+    let source = source();
+    let peers = Direct::new(&source, &[Lie::Stateless, Lie::None], 2_000, u64::MAX);
+    let chain = empty_chain(None);
+    let sync = start(&chain, &peers);
+    wait_until(&sync, "the head", || chain.head().id == source.head().id);
+    sync.stop();
+    assert_eq!(*lock(&peers.0.caught), []);
+}
+
+#[test]
+fn a_node_that_is_stopped_while_the_state_comes_goes_on_where_it_was() {
+    let source = source();
+    let all = Direct::new(&source, &[Lie::None], 400, u64::MAX);
+    let chain = empty_chain(None);
+    let sync = start(&chain, &all);
+    wait_until(&sync, "the head", || chain.head().id == source.head().id);
+    sync.stop();
+    let needed = all.0.requests.load(Ordering::Relaxed);
+
+    let dir = tempfile::tempdir().unwrap();
+    let (mut requests, mut stops) = (0, 0);
+    loop {
+        let peers = Direct::new(&source, &[Lie::None], 400, needed / 8);
+        let chain = empty_chain(Some(dir.path()));
+        let sync = start(&chain, &peers);
+        let is_there = || chain.head().id == source.head().id;
+        wait_until(&sync, "the head or silence", || {
+            is_there() || peers.0.answers.load(Ordering::Relaxed) == 0
+        });
+        sync.stop();
+        requests += peers.0.requests.load(Ordering::Relaxed);
+        if is_there() {
+            assert_clean(&chain);
+            break;
+        }
+        stops += 1;
+        assert!(stops < 60, "it does not get on");
+    }
+    assert!(stops > 3, "{stops}");
+    assert!(
+        requests < 4 * needed,
+        "{requests} requests instead of {needed}"
+    );
+}

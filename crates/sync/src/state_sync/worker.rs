@@ -1,0 +1,161 @@
+//! A worker: takes a range, asks for it answer by answer, and writes what came.
+
+use super::fetch::{FetchError, Fetcher};
+use super::plan::{Plan, Task};
+use niwaki_primitives::{B256, EMPTY_CODE_HASH, EMPTY_ROOT_HASH};
+use niwaki_state::{KeyRange, LargeStorage, StateDownload, StatePart, TrieAccount};
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Rows are written when they have so many bytes,
+const PART_BYTES: usize = 16 << 20;
+/// or after this time.
+const PART_TIME: Duration = Duration::from_secs(10);
+/// A storage that is cut by the answer is asked for in so many parts.
+const LARGE_PARTS: usize = 16;
+
+/// What the workers share.
+pub(super) struct Worker<'w> {
+    pub(super) fetcher: Fetcher<'w>,
+    pub(super) download: &'w StateDownload<'w>,
+    pub(super) plan: &'w Plan,
+    /// Answers that were of use.
+    pub(super) answers: &'w AtomicU64,
+}
+
+/// What a worker has not written yet.
+struct Unwritten {
+    part: StatePart,
+    since: Instant,
+    /// Tasks that may only be taken once the part is written.
+    tasks: Vec<Task>,
+}
+
+impl Worker<'_> {
+    /// Works until nothing is left, or the attempt is over. What came is written in any case.
+    pub(super) fn run(&self) -> Result<(), FetchError> {
+        let mut unwritten = Unwritten {
+            part: StatePart::default(),
+            since: Instant::now(),
+            tasks: Vec::new(),
+        };
+        let mut worked = Ok(());
+        while worked.is_ok()
+            && let Some(task) = self.plan.take()
+        {
+            worked = self.work(task, &mut unwritten);
+            // Tasks that wait for the part must be in the plan before it seems to be empty.
+            worked = worked.and(self.write(&mut unwritten));
+            self.plan.finish();
+        }
+        if worked.is_err() {
+            self.plan.end();
+        }
+        worked.and(self.write(&mut unwritten))
+    }
+
+    fn work(&self, task: Task, unwritten: &mut Unwritten) -> Result<(), FetchError> {
+        let mut next = Some(task);
+        while let Some(task) = next {
+            let rest = match task {
+                Task::Accounts(range) => self.accounts(range, unwritten)?,
+                Task::Storage {
+                    account,
+                    root,
+                    range,
+                } => {
+                    let got = self.fetcher.slots(account, root, range)?;
+                    unwritten.part.add_slots(&account, &got.items);
+                    unwritten.part.slots_came(account, got.came);
+                    got.rest
+                }
+            };
+            self.answers.fetch_add(1, Ordering::Relaxed);
+            next = rest.map(|rest| self.plan.share(task.with(rest)));
+            let is_due = unwritten.part.bytes() >= PART_BYTES
+                || unwritten.since.elapsed() >= PART_TIME
+                || !unwritten.tasks.is_empty() && self.plan.has_idle();
+            if is_due {
+                self.write(unwritten)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// One answer of accounts, with their storage and codes.
+    fn accounts(
+        &self,
+        range: KeyRange,
+        unwritten: &mut Unwritten,
+    ) -> Result<Option<KeyRange>, FetchError> {
+        let got = self.fetcher.accounts(range)?;
+        let large = self.storages(&got.items, &mut unwritten.part)?;
+        self.codes(&got.items, &mut unwritten.part)?;
+        unwritten.part.add_accounts(&got.items);
+        unwritten.part.accounts_came(got.came);
+        self.plan.cover(&got.came);
+        for storage in large {
+            let (account, root) = (storage.account, storage.root);
+            let task = |range: &KeyRange| Task::Storage {
+                account,
+                root,
+                range: *range,
+            };
+            unwritten.tasks.extend(storage.ranges.iter().map(task));
+            unwritten.part.add_large(storage);
+        }
+        Ok(got.rest)
+    }
+
+    /// The storage of accounts. Returns what of it did not fit into the answers.
+    fn storages(
+        &self,
+        accounts: &[(B256, TrieAccount)],
+        part: &mut StatePart,
+    ) -> Result<Vec<LargeStorage>, FetchError> {
+        let with_storage = accounts.iter().map(|(key, a)| (*key, a.storage_root));
+        let with_storage: Vec<(B256, B256)> = with_storage
+            .filter(|(_, root)| *root != EMPTY_ROOT_HASH)
+            .collect();
+        let mut large = Vec::new();
+        let mut take = |index: usize, storage: super::fetch::Storage| {
+            let Some((account, root)) = with_storage.get(index).copied() else {
+                return;
+            };
+            part.add_slots(&account, &storage.slots);
+            let ranges = storage.rest.map(|rest| rest.split(LARGE_PARTS));
+            large.extend(ranges.map(|ranges| LargeStorage {
+                account,
+                root,
+                ranges,
+            }));
+            self.answers.fetch_add(1, Ordering::Relaxed);
+        };
+        self.fetcher.storages(&with_storage, &mut take)?;
+        Ok(large)
+    }
+
+    fn codes(
+        &self,
+        accounts: &[(B256, TrieAccount)],
+        part: &mut StatePart,
+    ) -> Result<(), FetchError> {
+        let hashes = accounts.iter().map(|(_, account)| account.code_hash);
+        let hashes: BTreeSet<B256> = hashes.filter(|hash| *hash != EMPTY_CODE_HASH).collect();
+        let hashes: Vec<B256> = hashes.into_iter().collect();
+        let missing = self.download.missing_codes(&hashes)?;
+        self.fetcher
+            .codes(&missing, &mut |hash, code| part.add_code(hash, code))
+    }
+
+    fn write(&self, unwritten: &mut Unwritten) -> Result<(), FetchError> {
+        unwritten.since = Instant::now();
+        let part = std::mem::take(&mut unwritten.part);
+        if !part.is_empty() {
+            self.download.write(part)?;
+        }
+        self.plan.add(std::mem::take(&mut unwritten.tasks));
+        Ok(())
+    }
+}
