@@ -35,7 +35,23 @@ pub(crate) fn open_existing(options: &Options, stop: &Stop) -> Result<Option<Arc
             data_path.display()
         ));
     }
-    open_at(options, data_path, stop)
+    open_whole(options, data_path, stop)
+}
+
+/// Opens the chain for a command that needs its state, as [`open_chain`].
+pub(crate) fn open_chain_with_state(options: &Options, stop: &Stop) -> Result<Option<Arc<Chain>>> {
+    let data_path = data_path(options)?;
+    open_whole(options, data_path, stop)
+}
+
+fn open_whole(options: &Options, data_path: PathBuf, stop: &Stop) -> Result<Option<Arc<Chain>>> {
+    let chain = open_at(options, data_path, stop)?;
+    match chain {
+        Some(chain) if !chain.has_state() => Err(eyre!(
+            "the state of this chain is being downloaded (--sync-mode=SNAP) and not whole: start the node, which goes on with it, or              begin again with an empty --data-path"
+        )),
+        chain => Ok(chain),
+    }
 }
 
 /// The memory budget of the command line, or its default.

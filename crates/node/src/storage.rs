@@ -14,7 +14,7 @@ pub(crate) mod trie_log;
 
 use crate::Outcome;
 use crate::memory::peak_rss_bytes;
-use crate::open::{open_chain, open_existing};
+use crate::open::{open_chain_with_state, open_existing};
 use crate::options::{CheckOptions, Options};
 use crate::stop::Stop;
 use eyre::Result;
@@ -109,7 +109,7 @@ fn check_all(chain: &Chain) -> Result<Outcome> {
 /// Opens the chain, creating the database if there is none, and checks its head.
 fn check_head(options: &Options, stop: &Stop) -> Result<Outcome> {
     let began = Instant::now();
-    let Some(chain) = open_chain(options, stop)? else {
+    let Some(chain) = open_chain_with_state(options, stop)? else {
         return Ok(Outcome::Interrupted);
     };
     println!("opened in {:.3} s", began.elapsed().as_secs_f64());

@@ -109,13 +109,29 @@ impl Database {
         Ok(())
     }
 
-    /// Removes all rows of `segment`; as [`Database::remove_range`].
+    /// Removes all rows of `segment`, whole files first; O(files). Not atomic: after a failure the caller must be able to begin again.
     ///
     /// # Errors
     /// A [`Fault`] of the disk or the engine.
     pub fn clear(&self, segment: Segment) -> Result<(), Fault> {
+        let family = self.family(segment);
         // No key is longer than a hash and a path.
-        self.remove_range(segment, &[], &[0xff; 128])
+        let (first, end) = (&[][..], &[0xff; 128][..]);
+        let fault = |error: rocksdb::Error| engine_fault("clear", segment.name(), error.as_ref());
+        self.flush()?;
+        self.engine
+            .delete_file_in_range_cf(family, first, end)
+            .map_err(fault)?;
+        if self.prefix(segment, &[]).next().is_none() {
+            return Ok(());
+        }
+        // Rows in memory and in the newest files. What is ingested afterwards would lie above them, so they are compacted away.
+        let mut removal = rocksdb::WriteBatch::default();
+        removal.delete_range_cf(family, first, end);
+        self.engine.write(removal).map_err(fault)?;
+        self.engine
+            .compact_range_cf(family, None::<&[u8]>, None::<&[u8]>);
+        Ok(())
     }
 
     /// Removes the rows with keys from `first` to `last`, both included, whole files first. Not atomic: after a failure the caller

@@ -3,7 +3,7 @@
 use super::json;
 use super::source::{RawBlock, Source, total_bytes};
 use crate::Outcome;
-use crate::open::open_chain;
+use crate::open::open_chain_with_state;
 use crate::options::{Format, ImportOptions, Options};
 use crate::progress::{Done, Progress};
 use crate::stop::Stop;
@@ -35,7 +35,7 @@ pub(crate) fn import(options: &Options, import: &ImportOptions) -> Result<Outcom
     let stop = Stop::listen()?;
     let began = Instant::now();
 
-    let Some(chain) = open_chain(options, &stop)? else {
+    let Some(chain) = open_chain_with_state(options, &stop)? else {
         return Ok(Outcome::Interrupted);
     };
     let head = chain.head().id;

@@ -12,8 +12,10 @@ use std::time::{Duration, Instant};
 const PART_BYTES: usize = 16 << 20;
 /// or after this time.
 const PART_TIME: Duration = Duration::from_secs(10);
-/// A storage that is cut by the answer is asked for in so many parts.
+/// A storage that is cut by the answer is asked for in so many parts at most,
 const LARGE_PARTS: usize = 16;
+/// each of about so many slots: a few answers.
+const PART_SLOTS: u64 = 32_768;
 
 /// What the workers share.
 pub(super) struct Worker<'w> {
@@ -46,7 +48,9 @@ impl Worker<'_> {
         {
             worked = self.work(task, &mut unwritten);
             // Tasks that wait for the part must be in the plan before it seems to be empty.
-            worked = worked.and(self.write(&mut unwritten));
+            if !unwritten.tasks.is_empty() && self.plan.is_empty() {
+                worked = worked.and(self.write(&mut unwritten));
+            }
             self.plan.finish();
         }
         if worked.is_err() {
@@ -124,7 +128,9 @@ impl Worker<'_> {
                 return;
             };
             part.add_slots(&account, &storage.slots);
-            let ranges = storage.rest.map(|rest| rest.split(LARGE_PARTS));
+            let ranges = storage
+                .rest
+                .map(|rest| rest.split(parts(storage.slots.len(), &rest)));
             large.extend(ranges.map(|ranges| LargeStorage {
                 account,
                 root,
@@ -157,5 +163,33 @@ impl Worker<'_> {
         }
         self.plan.add(std::mem::take(&mut unwritten.tasks));
         Ok(())
+    }
+}
+
+/// In how many parts the rest of a storage is asked for of which so many slots came.
+fn parts(slots: usize, rest: &KeyRange) -> usize {
+    let (came, left) = (65_536_u64.saturating_sub(rest.share().into()), rest.share());
+    // Keys are hashes, so as many slots are in one range as in another.
+    let left = slots as u64 * u64::from(left) / came.max(1);
+    usize::try_from(left / PART_SLOTS).map_or(LARGE_PARTS, |parts| parts.clamp(1, LARGE_PARTS))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_storage_is_cut_by_what_is_left_of_it() {
+        let [_, rest] = KeyRange::WHOLE.split(2)[..] else {
+            panic!("two parts");
+        };
+        // As many as came are left.
+        assert_eq!(parts(1_000, &rest), 1);
+        assert_eq!(parts(100_000, &rest), 3);
+        assert_eq!(parts(10_000_000, &rest), 16);
+        let nearly_whole = KeyRange::WHOLE.split(1 << 20)[1];
+        assert_eq!(parts(8_000, &nearly_whole), 1);
+        let almost_nothing_came = KeyRange::WHOLE.after(&B256::ZERO).unwrap();
+        assert_eq!(parts(8_000, &almost_nothing_came), 16);
     }
 }

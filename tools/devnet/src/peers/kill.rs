@@ -7,7 +7,7 @@ use super::findings::Findings;
 use super::node::{
     self, fork_choice, give, new_payload, same_block, wait_until, without_discovery,
 };
-use crate::process::{ClientKind, Process, new_folder};
+use crate::process::{ClientKind, P2pOptions, Process, StartOptions, new_folder};
 use clap::Args;
 use eyre::{Result, WrapErr, ensure, eyre};
 use rand::rngs::SmallRng;
@@ -23,6 +23,9 @@ pub(crate) struct KillOptions {
     /// The node that has the chain; the one that is killed is niwaki.
     #[arg(long, value_name = "CLIENT", default_value = "niwaki")]
     source: ClientKind,
+    /// The killed node downloads the state of a late block.
+    #[arg(long)]
+    snap: bool,
     /// Kills.
     #[arg(long, value_name = "N", default_value_t = 200)]
     runs: usize,
@@ -52,6 +55,8 @@ struct Counts {
     kills: usize,
     /// Kills before the node had the head.
     during_sync: u64,
+    /// Kills while a state was being downloaded.
+    without_state: u64,
     syncs: u64,
     /// Blocks that were gone after a kill: they are asked for again.
     gone: Vec<u64>,
@@ -64,17 +69,24 @@ pub(crate) fn run(options: &KillOptions) -> Result<()> {
     let folder = new_folder(None, temporary.path())?;
     let saved = options.chain.as_deref();
     let chain = Chain::read_or_build(&options.binaries, saved, &folder, options.blocks)?;
-    let start = |kind, name: &'static str, folder: PathBuf| {
-        let options_of = without_discovery(&chain.genesis);
+    let start = |kind, name: &'static str, folder: PathBuf, has_snap| {
+        let p2p = P2pOptions {
+            has_snap,
+            ..P2pOptions::default()
+        };
+        let options_of = StartOptions {
+            p2p: Some(p2p),
+            ..without_discovery(&chain.genesis)
+        };
         node::start(kind, name, &options.binaries, &folder, options_of)
     };
-    let source = start(options.source, "source", folder.join("source"))?;
+    let source = start(options.source, "source", folder.join("source"), false)?;
     give(&source.client, &chain.blocks)?;
     let mut rng = SmallRng::seed_from_u64(options.seed);
     let mut counts = Counts::default();
     while counts.kills < options.runs {
         let data = folder.join(format!("sink-{}", counts.syncs));
-        let mut sink = start(ClientKind::Niwaki, "sink", data.clone())?;
+        let mut sink = start(ClientKind::Niwaki, "sink", data.clone(), options.snap)?;
         sync_and_kill(options, &chain, &source, &mut sink, (&mut rng, &mut counts))?;
         drop(sink);
         std::fs::remove_dir_all(data)?;
@@ -83,6 +95,13 @@ pub(crate) fn run(options: &KillOptions) -> Result<()> {
     let again: u64 = counts.gone.iter().sum();
     findings.count("kills", counts.kills as u64);
     findings.count("kills before the node had the head", counts.during_sync);
+    if options.snap {
+        findings.count("kills before it had a whole state", counts.without_state);
+        findings.claim(
+            "some kills come before it has a whole state",
+            counts.without_state > 0,
+        );
+    }
     findings.count("syncs to the end", counts.syncs);
     findings.count("blocks asked for again, in all", again);
     findings.count(
@@ -126,7 +145,7 @@ fn sync_and_kill(
         counts.kills += 1;
         counts.during_sync += 1;
         eprintln!("kill {} at block {last}", counts.kills);
-        counts.problems += u64::from(!check(sink)?);
+        check(sink, counts)?;
         sink.restart().wrap_err_with(|| sink.log())?;
         wait_until("the node listens", Duration::from_secs(20), || {
             Ok(sink.client.enode().is_ok())
@@ -148,8 +167,7 @@ fn sync_and_kill(
     // One more kill with nothing to do.
     sink.kill()?;
     counts.kills += 1;
-    counts.problems += u64::from(!check(sink)?);
-    Ok(())
+    check(sink, counts)
 }
 
 /// Sends the head for some time. Returns whether the node has it, and its block number then.
@@ -166,8 +184,8 @@ fn follow(sink: &Process, head: &super::chain::ChainBlock, time: Duration) -> Re
     }
 }
 
-/// Whether `storage check` finds no problem.
-fn check(sink: &Process) -> Result<bool> {
+/// Counts what `storage check` finds.
+fn check(sink: &Process, counts: &mut Counts) -> Result<()> {
     let output = Command::new(sink.binary())
         .arg("--data-path")
         .arg(sink.data_path())
@@ -176,9 +194,12 @@ fn check(sink: &Process) -> Result<bool> {
         .args(["storage", "check"])
         .output()?;
     let printed = String::from_utf8_lossy(&output.stdout);
-    let is_clean = output.status.success() && printed.contains("no problems found");
-    if !is_clean {
-        eprintln!("{printed}{}", String::from_utf8_lossy(&output.stderr));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    if errors.contains("is being downloaded") {
+        counts.without_state += 1;
+    } else if !output.status.success() || !printed.contains("no problems found") {
+        counts.problems += 1;
+        eprintln!("{printed}{errors}");
     }
-    Ok(is_clean)
+    Ok(())
 }
