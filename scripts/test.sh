@@ -48,6 +48,13 @@ if [ ${#peer[@]} -gt 0 ]; then
   step "${sync[@]}" --source geth
   step "${sync[@]}" --sink geth
 fi
+# The state of a late block instead of every block, likewise.
+snap=("$bin/niwaki-devnet" peers sync --niwaki "$bin/niwaki" "${peer[@]}" --blocks 300 --snap)
+step "${snap[@]}"
+if [ ${#peer[@]} -gt 0 ]; then
+  step "${snap[@]}" --source geth
+  step "${snap[@]}" --sink geth
+fi
 ulimit -Sn "$(ulimit -Hn)"
 step "$bin/niwaki-devnet" sockets --niwaki "$bin/niwaki" --sockets 900
 step scripts/wallets.sh

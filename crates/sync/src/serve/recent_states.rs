@@ -86,7 +86,9 @@ impl RecentStates {
             return Ok(());
         }
         let head = chain.head().id;
+        // Below its first block a chain whose state was downloaded has none.
         let oldest = head.number.saturating_sub(STATES_SERVED);
+        let oldest = oldest.max(chain.first_block()?);
         let mut kept = lock(&self.kept);
         kept.retain(|view| (oldest..=head.number).contains(&view.block().number));
         let last = kept.back().map(|view| view.block().number);

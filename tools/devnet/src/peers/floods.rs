@@ -1,5 +1,5 @@
-//! `peers floods`: a node imports blocks, first in peace, then while others flood it. Its memory and the latency of `newPayload` are
-//! compared.
+//! `peers floods`: a node imports blocks in peace; then another one the same blocks while attackers flood it, once for each flood. Memory
+//! and the latency of `newPayload` are compared.
 //!
 //! The attackers (`attack`) run in this process, on one thread of the lowest priority, so that they take little time from the node's
 //! threads; what the system spends on their packets it takes from both.
@@ -15,7 +15,7 @@ use crate::report::percentile;
 use attack::{Attack, Flood};
 use clap::Args;
 use eyre::{Result, ensure};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 #[derive(Args, Debug)]
@@ -30,12 +30,9 @@ pub(crate) struct FloodsOptions {
         default_value = "hashes,bombs,connects,udp,deaf,ids"
     )]
     floods: Vec<Flood>,
-    /// How long each flood lasts, seconds.
+    /// How long each flood lasts, and the time in peace, seconds.
     #[arg(long, value_name = "N", default_value_t = 60)]
     seconds: u64,
-    /// How long the time in peace before it lasts, seconds [default: as long as the flood].
-    #[arg(long, value_name = "N")]
-    peace_seconds: Option<u64>,
     /// Blocks per second that the node imports.
     #[arg(long, value_name = "N", default_value_t = 5)]
     blocks_per_second: u64,
@@ -72,10 +69,8 @@ struct Phase {
 pub(crate) fn run(options: &FloodsOptions) -> Result<()> {
     let temporary = tempfile::tempdir()?;
     let folder = new_folder(options.folder.as_deref(), temporary.path())?;
-    let blocks = |seconds| usize::try_from(seconds * options.blocks_per_second);
-    let in_peace = blocks(options.peace_seconds.unwrap_or(options.seconds))?;
     // The first one, which finds every cache empty, is not measured.
-    let needed = 1 + in_peace + blocks(options.seconds)?;
+    let needed = 1 + usize::try_from(options.seconds * options.blocks_per_second)?;
     let saved = options.chain.as_deref();
     let chain = Chain::read_or_build(&options.binaries, saved, temporary.path(), needed)?;
     ensure!(
@@ -83,38 +78,26 @@ pub(crate) fn run(options: &FloodsOptions) -> Result<()> {
         "the chain has {} blocks, {needed} are needed",
         chain.blocks.len(),
     );
+    let (first, measured) = chain.blocks[..needed].split_at(1);
+    let start = |name: &str| {
+        let node = start(options, &chain.genesis, &folder.join(name))?;
+        import(options, &node, first)?;
+        Ok::<_, eyre::Report>(node)
+    };
     let mut findings = Findings::default();
+    let peace = import(options, &start("peace")?, measured)?;
+    note(&mut findings, "peace", &peace);
     for flood in &options.floods {
         let name = format!("{flood:?}").to_lowercase();
-        let budget = format!("{}M", options.memory_mib);
-        let start = StartOptions {
-            memory_budget: &budget,
-            p2p: Some(P2pOptions {
-                has_discovery: true,
-                // Half of them are for nodes that connect by themselves.
-                max_peers: 110,
-                ..P2pOptions::default()
-            }),
-            ..StartOptions::genesis(&chain.genesis)
-        };
-        let node = node::start(
-            ClientKind::Niwaki,
-            "node",
-            &options.binaries,
-            &folder.join(&name),
-            start,
-        )?;
-        let (first, measured) = chain.blocks.split_at(1);
-        import(options, &node, first)?;
-        let (before, after) = measured.split_at(in_peace);
-        let peace = import(options, &node, before)?;
+        let node = start(&name)?;
         let attack = Attack::start(*flood, &node.client.enode()?)?;
-        let under = import(options, &node, after)?;
+        let under = import(options, &node, measured)?;
         let did = attack.stop();
-        note(options, &mut findings, &name, (&peace, &under));
+        note(&mut findings, &name, &under);
         for (what, count) in did {
             findings.count(format!("{name}: {what}"), count);
         }
+        compare(options, &mut findings, &name, (&peace, &under));
         let is_clean = !node.log().contains("panicked");
         findings.claim(
             format!("{name}: every block is VALID, and nothing panicked"),
@@ -122,6 +105,21 @@ pub(crate) fn run(options: &FloodsOptions) -> Result<()> {
         );
     }
     findings.finish("floods", options.json.as_deref())
+}
+
+fn start(options: &FloodsOptions, genesis: &Path, folder: &Path) -> Result<Process> {
+    let budget = format!("{}M", options.memory_mib);
+    let start = StartOptions {
+        memory_budget: &budget,
+        p2p: Some(P2pOptions {
+            has_discovery: true,
+            // Half of them are for nodes that connect by themselves.
+            max_peers: 110,
+            ..P2pOptions::default()
+        }),
+        ..StartOptions::genesis(genesis)
+    };
+    node::start(ClientKind::Niwaki, "node", &options.binaries, folder, start)
 }
 
 /// Imports blocks at the pace, and measures.
@@ -156,18 +154,19 @@ fn import(options: &FloodsOptions, node: &Process, blocks: &[ChainBlock]) -> Res
     })
 }
 
-fn note(options: &FloodsOptions, findings: &mut Findings, name: &str, phases: (&Phase, &Phase)) {
+fn note(findings: &mut Findings, name: &str, phase: &Phase) {
+    let ms = |percent| percentile(&phase.times, percent).as_secs_f64() * 1e3;
+    findings.figure(format!("{name}: newPayload P50"), ms(50), "ms");
+    findings.figure(format!("{name}: newPayload P99"), ms(99), "ms");
+    findings.count(
+        format!("{name}: resident memory at most, MiB"),
+        phase.peak_bytes >> 20,
+    );
+    findings.figure(format!("{name}: CPU"), phase.cpu.as_secs_f64(), "s");
+}
+
+fn compare(options: &FloodsOptions, findings: &mut Findings, name: &str, phases: (&Phase, &Phase)) {
     let (peace, under) = phases;
-    for (when, phase) in [("in peace", peace), ("under it", under)] {
-        let ms = |percent| percentile(&phase.times, percent).as_secs_f64() * 1e3;
-        findings.figure(format!("{name}: newPayload P50 {when}"), ms(50), "ms");
-        findings.figure(format!("{name}: newPayload P99 {when}"), ms(99), "ms");
-        findings.count(
-            format!("{name}: resident memory at most {when}, MiB"),
-            phase.peak_bytes >> 20,
-        );
-        findings.figure(format!("{name}: CPU {when}"), phase.cpu.as_secs_f64(), "s");
-    }
     let limit = (options.memory_mib + NETWORK_MIB) * options.memory_percent / 100;
     findings.claim(
         format!("{name}: at most {limit} MiB"),
