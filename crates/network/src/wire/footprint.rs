@@ -8,10 +8,12 @@ use super::{EthVersion, RequestKind, snap};
 use niwaki_primitives::rlp::Result;
 use niwaki_primitives::{B256, BlockBody, Bytes, Header, Log, Receipt, TxEnvelope, Withdrawal};
 
-/// A list that grows by doubling has held up to twice its items, and its items again while it moved.
-const GROWTH: usize = 3;
+/// A list that grows by doubling has allocated up to four times its items when it is whole, with all that it has left behind.
+const GROWTH: usize = 4;
 /// The least allocation.
 const SMALLEST: usize = 64;
+/// A list begins with room for so many items.
+const FIRST_ITEMS: usize = 4;
 
 /// Most bytes that reading the answer in this message allocates, with what it frees again.
 ///
@@ -66,7 +68,8 @@ fn body(bodies: &mut Fields<'_>) -> Result<usize> {
         true => 0,
         false => items(&mut fields, size_of::<Withdrawal>())?,
     };
-    Ok(GROWTH * size_of::<BlockBody>() + SMALLEST + transactions + ommers + withdrawals)
+    let first = FIRST_ITEMS * size_of::<TxEnvelope>();
+    Ok(GROWTH * size_of::<BlockBody>() + SMALLEST + first + transactions + ommers + withdrawals)
 }
 
 fn transaction(list: &mut Fields<'_>) -> Result<usize> {
@@ -98,7 +101,8 @@ fn receipts(blocks: &mut Fields<'_>, version: EthVersion) -> Result<usize> {
         true => sum(blocks.list()?, |list| receipt(&mut list.list()?))?,
         false => sum(blocks.list()?, old_receipt)?,
     };
-    Ok(GROWTH * size_of::<Vec<Receipt>>() + SMALLEST + of_block)
+    let first = FIRST_ITEMS * size_of::<Receipt>();
+    Ok(GROWTH * size_of::<Vec<Receipt>>() + SMALLEST + first + of_block)
 }
 
 fn receipt(fields: &mut Fields<'_>) -> Result<usize> {

@@ -2,7 +2,7 @@
 
 use super::SnapKind;
 use crate::wire::fields::{Fields, list};
-use crate::wire::limits::MAX_REQUESTED;
+use crate::wire::limits::{MAX_LOOKED_UP, MAX_REQUESTED};
 use niwaki_primitives::rlp::{Error, Result, encode};
 use niwaki_primitives::{B256, Bytes};
 
@@ -133,7 +133,8 @@ impl SnapRequest {
         }
     }
 
-    /// Reads the fields of a request of this kind after its id. At most [`MAX_REQUESTED`] items are read, and none without a path.
+    /// Reads the fields of a request of this kind after its id. At most [`MAX_REQUESTED`] items are read, of paths
+    /// [`MAX_LOOKED_UP`], and none without a path.
     pub(in crate::wire) fn read(kind: SnapKind, fields: &mut Fields<'_>) -> Result<Self> {
         Ok(match kind {
             SnapKind::AccountRange => Self::AccountRange {
@@ -192,10 +193,10 @@ impl TriePaths {
             let mut set = sets.list()?;
             let account = set.next()?;
             // What is left of the total, so that it is not read first and counted then.
-            let slots = set.all(MAX_REQUESTED - count)?;
+            let slots = set.all(MAX_LOOKED_UP - count)?;
             let paths = Self { account, slots };
             count += paths.count();
-            if count > MAX_REQUESTED {
+            if count > MAX_LOOKED_UP {
                 return Err(Error::Custom("more nodes than allowed"));
             }
             all.push(paths);
