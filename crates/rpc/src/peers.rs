@@ -128,6 +128,8 @@ pub struct PeerReport {
     pub score: f64,
     /// The version of `eth` on the connection.
     pub eth_version: u64,
+    /// The version of `snap`, if it is spoken.
+    pub snap_version: Option<u64>,
     /// The first and the last block that it has.
     pub blocks: (u64, u64),
     /// The hash of the last one.
@@ -274,6 +276,10 @@ fn write_peer(object: &mut Object<'_>, peer: &PeerReport) {
     eth.decimal("earliestBlock", peer.blocks.0);
     eth.decimal("latestBlock", peer.blocks.1);
     eth.data("latestBlockHash", peer.head.as_slice());
+    drop(eth);
+    if let Some(version) = peer.snap_version {
+        protocols.object("snap").decimal("version", version);
+    }
 }
 
 fn bans(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {

@@ -41,6 +41,6 @@ mod times;
 pub use owner::{Sync, SyncConfig};
 pub use picker::Way;
 pub use progress::{STALLS, StateShare, SyncFailure, SyncMode, SyncState, SyncStatus};
-pub use serve::{RecentStates, STATES_SERVED, Sources, answer, serve};
+pub use serve::{RecentStates, Sources, answer, serve};
 pub use target::TargetSource;
 pub use times::SyncTime;

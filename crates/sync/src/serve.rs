@@ -22,7 +22,8 @@ use niwaki_network::wire::{
 };
 use niwaki_primitives::rlp::{Encodable, Header as RlpHeader};
 use niwaki_primitives::{B256, Bytes, Fault, Receipt};
-pub use recent_states::{RecentStates, STATES_SERVED};
+pub use recent_states::RecentStates;
+pub(crate) use recent_states::STATES_SERVED;
 use tokio::sync::mpsc;
 use tracing::error;
 
@@ -52,9 +53,22 @@ pub fn serve(sources: Sources<'_>, requests: &std::sync::Mutex<mpsc::Receiver<In
         let message = answer(sources, &inbound.request, inbound.version, inbound.id);
         let message = message.unwrap_or_else(|fault| {
             error!(%fault, "Can't answer a peer");
-            Items::default().answer(inbound.id)
+            nothing(&inbound.request, inbound.version, inbound.id)
         });
         inbound.answer(message);
+    }
+}
+
+/// The message that answers a request with nothing.
+fn nothing(request: &Request, version: EthVersion, id: u64) -> Vec<u8> {
+    let items = Items::default();
+    match request {
+        Request::Receipts { .. } if version >= EthVersion::Eth70 => {
+            items.receipts_answer(id, false)
+        }
+        Request::Cells { columns, .. } => cells_answer(id, &[], &[], *columns),
+        Request::Snap(request) => snap::nothing(request, id),
+        _ => items.answer(id),
     }
 }
 

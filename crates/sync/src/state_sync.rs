@@ -29,14 +29,16 @@ use crate::session::{Context, Failure, Interrupt};
 use crate::skeleton::{Path, Skeleton};
 use fetch::{FetchError, Fetcher};
 use niwaki_chain::{BLOCKS_WITH_STATE, BlockId, StateHead};
-use niwaki_state::{BuildEnd, StateDownload};
+use niwaki_primitives::B256;
+use niwaki_state::{BuildEnd, StateDownload, StatePart};
 use plan::Plan;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
+use tracing::warn;
 use worker::Worker;
 
 /// The pivot is so many blocks below the target: peers have its state, and it is not reorganised.
-pub(crate) const PIVOT_DISTANCE: u64 = 64;
+const PIVOT_DISTANCE: u64 = 64;
 /// A state is downloaded if the target is at least so far away.
 pub(crate) const MIN_DISTANCE: u64 = 192;
 /// A pivot that peers will have for no more than so many blocks is given up.
@@ -110,7 +112,7 @@ impl Context<'_> {
                 BuildEnd::MissingCodes(hashes) => self.download_codes(download, &hashes)?,
                 BuildEnd::StorageDiffers(accounts) => download.forget_storages(&accounts)?,
                 BuildEnd::RootDiffers(got) => {
-                    tracing::warn!(%got, expected = %pivot.root, "The downloaded state has another root: it comes again");
+                    warn!(%got, expected = %pivot.root, "The downloaded state has another root: it comes again");
                     download.forget_all()?;
                 }
             }
@@ -121,13 +123,11 @@ impl Context<'_> {
     fn build(&self, download: &StateDownload<'_>) -> Result<BuildEnd, Interrupt> {
         self.report(|progress, now_ms| progress.enter(SyncState::Build, now_ms));
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        let mut is_stopped = false;
         let built = download.build(threads, &mut |done, of| {
             self.report(|progress, _| {
                 progress.update(|status| status.open_items = of - done);
             });
-            is_stopped = self.tick().is_err();
-            !is_stopped
+            self.tick().is_ok()
         });
         Ok(built?)
     }
@@ -210,7 +210,7 @@ impl Context<'_> {
     fn download_codes(
         &self,
         download: &StateDownload<'_>,
-        hashes: &[niwaki_primitives::B256],
+        hashes: &[B256],
     ) -> Result<(), Interrupt> {
         let is_over = AtomicBool::new(false);
         let fetcher = Fetcher {
@@ -218,7 +218,7 @@ impl Context<'_> {
             root: download.pivot().root,
             is_over: &is_over,
         };
-        let mut part = niwaki_state::StatePart::default();
+        let mut part = StatePart::default();
         fetcher.codes(hashes, &mut |hash, code| part.add_code(hash, code))?;
         Ok(download.write(part)?)
     }

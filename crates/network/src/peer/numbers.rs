@@ -1,7 +1,7 @@
 //! Where this node's own protocols are among the message numbers of a connection.
 
 use crate::rlpx::SharedProtocol;
-use crate::wire::{EthVersion, RequestKind, SnapVersion, number};
+use crate::wire::{EthVersion, RequestKind, SnapVersion};
 
 /// The versions of `eth` and `snap` on a connection, and the first number of each.
 #[derive(Clone, Copy, Debug)]
@@ -66,11 +66,6 @@ impl Numbers {
     /// What the message with this number of the connection answers; `None` if it is no answer.
     pub(super) fn answer(&self, id: u8) -> Option<RequestKind> {
         self.request(id.checked_sub(1)?)
-    }
-
-    /// Whether the message with this number of the connection is this one of `eth`.
-    pub(super) fn is_status(&self, id: u8) -> bool {
-        id == self.of_eth(number::STATUS)
     }
 }
 

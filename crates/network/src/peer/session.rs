@@ -230,7 +230,7 @@ where
                     writer.send(base::PONG, &[0xc0]).await?;
                 }
                 base::PONG => (),
-                id if numbers.is_status(id) => {
+                id if numbers.in_eth(id) == Some(number::STATUS) => {
                     let accepts = |fork_id| chain.forks.validate(fork_id).is_ok();
                     return Ok(ours.check(&message.data, accepts)?);
                 }

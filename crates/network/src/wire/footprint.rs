@@ -9,11 +9,11 @@ use niwaki_primitives::rlp::Result;
 use niwaki_primitives::{B256, BlockBody, Bytes, Header, Log, Receipt, TxEnvelope, Withdrawal};
 
 /// A list that grows by doubling has allocated up to four times its items when it is whole, with all that it has left behind.
-const GROWTH: usize = 4;
+pub(super) const GROWTH: usize = 4;
 /// The least allocation.
 const SMALLEST: usize = 64;
 /// A list begins with room for so many items.
-const FIRST_ITEMS: usize = 4;
+pub(super) const FIRST_ITEMS: usize = 4;
 
 /// Most bytes that reading the answer in this message allocates, with what it frees again.
 ///

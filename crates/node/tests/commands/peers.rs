@@ -354,6 +354,7 @@ fn with_eth_66_alone_nodes_sync_and_say_no_last_block() {
     let peer = peers(&sink, 1).remove(0);
     assert_eq!(peer["protocols"]["eth"]["version"], 66);
     assert_eq!(peer["caps"], json!(["eth/66", "snap/1", "snap/2"]));
+    assert_eq!(peer["protocols"]["snap"]["version"], 2);
     assert_eq!(peer["protocols"]["eth"]["latestBlock"], 0);
     assert_eq!(peer["protocols"]["eth"]["latestBlockHash"], HEAD);
     while send_fork_choice(&sink, HEAD) != "VALID" {

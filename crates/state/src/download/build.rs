@@ -134,9 +134,7 @@ impl Shared<'_> {
             }
         }
     }
-}
 
-impl Shared<'_> {
     /// Waits while a part is too far ahead; `false` if no more parts are needed. The atomics order nothing: what was built goes through
     /// the channel.
     fn wait_for_turn(&self, part: u32) -> bool {

@@ -20,11 +20,13 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// The states of so many of the newest blocks are served.
-pub const STATES_SERVED: u64 = 128;
+pub(crate) const STATES_SERVED: u64 = 128;
 /// A view of the head is kept every so many blocks.
 const BLOCKS_BETWEEN: u64 = 16;
-/// Most states with their tries.
+/// Most states with their tries,
 const MAX_PROVABLE: usize = 4;
+/// and most bytes of them, but for the one that was asked for last.
+const MAX_PROVABLE_BYTES: usize = 128 << 20;
 /// After so long without a request for it a state goes.
 const UNUSED: Duration = Duration::from_secs(15 * 60);
 
@@ -137,8 +139,15 @@ impl RecentStates {
         if state.head().root != *root {
             return Ok(None);
         }
-        provable.truncate(MAX_PROVABLE - 1);
         provable.push_front((Instant::now(), Arc::clone(&state)));
+        let bytes = |states: &VecDeque<(Instant, Arc<ProvableView>)>| -> usize {
+            states.iter().map(|(_, state)| state.bytes()).sum()
+        };
+        while provable.len() > MAX_PROVABLE
+            || provable.len() > 1 && bytes(&provable) > MAX_PROVABLE_BYTES
+        {
+            provable.pop_back();
+        }
         Ok(Some(state))
     }
 

@@ -8,7 +8,7 @@
 use super::RecentStates;
 use niwaki_chain::Chain;
 use niwaki_network::wire::limits::{MAX_SERVED, SOFT_ANSWER_BYTES};
-use niwaki_network::wire::{SnapItems, SnapRequest, TriePaths};
+use niwaki_network::wire::{SnapItems, SnapKind, SnapRequest, TriePaths};
 use niwaki_primitives::rlp::encode;
 use niwaki_primitives::{B256, Bytes, EMPTY_CODE_HASH, EMPTY_ROOT_HASH, Fault};
 use niwaki_state::{ProvableView, encode_account};
@@ -65,6 +65,15 @@ pub(super) fn answer(
             }
             Ok(items.answer(id))
         }
+    }
+}
+
+/// The message that answers a request with nothing.
+pub(super) fn nothing(request: &SnapRequest, id: u64) -> Vec<u8> {
+    let items = SnapItems::new(0);
+    match request.kind() {
+        SnapKind::AccountRange | SnapKind::StorageRanges => items.range_answer(id, &[]),
+        SnapKind::ByteCodes | SnapKind::TrieNodes | SnapKind::AccessLists => items.answer(id),
     }
 }
 

@@ -263,3 +263,62 @@ fn no_answer_has_more_than_1024_items() {
     };
     assert_eq!(bodies.len(), MAX_SERVED);
 }
+
+#[test]
+fn an_answer_with_nothing_can_be_read_whatever_was_asked_for() {
+    use niwaki_network::wire::{SnapRequest, TriePaths};
+    let (root, bytes, all) = (B256::ZERO, 9, vec![B256::ZERO]);
+    let (origin, limit) = (B256::ZERO, B256::ZERO);
+    let paths = vec![TriePaths {
+        account: Bytes::new(),
+        slots: Vec::new(),
+    }];
+    let snap = [
+        SnapRequest::AccountRange {
+            root,
+            origin,
+            limit,
+            bytes,
+        },
+        SnapRequest::StorageRanges {
+            root,
+            accounts: all.clone(),
+            origin,
+            limit,
+            bytes,
+        },
+        SnapRequest::ByteCodes {
+            hashes: all.clone(),
+            bytes,
+        },
+        SnapRequest::TrieNodes { root, paths, bytes },
+        SnapRequest::AccessLists {
+            blocks: all.clone(),
+            bytes,
+        },
+    ];
+    let eth = [
+        Request::Bodies(all.clone()),
+        Request::PooledTransactions(all.clone()),
+        Request::AccessLists(all.clone()),
+        Request::Receipts {
+            blocks: all.clone(),
+            first_receipt: 0,
+        },
+        Request::Cells {
+            transactions: all,
+            columns: CellMask::default(),
+        },
+    ];
+    for version in [EthVersion::Eth69, EthVersion::Eth72] {
+        for request in eth
+            .iter()
+            .cloned()
+            .chain(snap.iter().cloned().map(Request::Snap))
+        {
+            let message = nothing(&request, version, 5);
+            let read = Answer::decode(request.kind(), &message, version);
+            assert_eq!(read.map(|(id, _)| id), Ok(5), "{request:?} {version:?}");
+        }
+    }
+}

@@ -125,8 +125,8 @@ impl Context<'_> {
                     let all: Option<Vec<T>> = got.into_iter().collect();
                     return all.ok_or_else(|| {
                         let reasons = reasons(&given_up);
-                        let number = top;
-                        Failure::NoBodies { number, reasons }.into()
+                        let what = kind.task_name();
+                        Failure::NoState(format!("blocks up to {top}, {what}: {reasons}")).into()
                     });
                 }
             }

@@ -1,6 +1,6 @@
 //! A worker: takes a range, asks for it answer by answer, and writes what came.
 
-use super::fetch::{FetchError, Fetcher};
+use super::fetch::{FetchError, Fetcher, Storage};
 use super::plan::{Plan, Task};
 use niwaki_primitives::{B256, EMPTY_CODE_HASH, EMPTY_ROOT_HASH};
 use niwaki_state::{KeyRange, LargeStorage, StateDownload, StatePart, TrieAccount};
@@ -123,7 +123,7 @@ impl Worker<'_> {
             .filter(|(_, root)| *root != EMPTY_ROOT_HASH)
             .collect();
         let mut large = Vec::new();
-        let mut take = |index: usize, storage: super::fetch::Storage| {
+        let mut take = |index: usize, storage: Storage| {
             let Some((account, root)) = with_storage.get(index).copied() else {
                 return;
             };

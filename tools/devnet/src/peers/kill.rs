@@ -4,10 +4,8 @@
 use super::Binaries;
 use super::chain::Chain;
 use super::findings::Findings;
-use super::node::{
-    self, fork_choice, give, new_payload, same_block, wait_until, without_discovery,
-};
-use crate::process::{ClientKind, P2pOptions, Process, StartOptions, new_folder};
+use super::node::{self, fork_choice, give, new_payload, same_block, wait_until};
+use crate::process::{ClientKind, Process, new_folder};
 use clap::Args;
 use eyre::{Result, WrapErr, ensure, eyre};
 use rand::rngs::SmallRng;
@@ -70,14 +68,7 @@ pub(crate) fn run(options: &KillOptions) -> Result<()> {
     let saved = options.chain.as_deref();
     let chain = Chain::read_or_build(&options.binaries, saved, &folder, options.blocks)?;
     let start = |kind, name: &'static str, folder: PathBuf, has_snap| {
-        let p2p = P2pOptions {
-            has_snap,
-            ..P2pOptions::default()
-        };
-        let options_of = StartOptions {
-            p2p: Some(p2p),
-            ..without_discovery(&chain.genesis)
-        };
+        let options_of = node::syncing(&chain.genesis, has_snap);
         node::start(kind, name, &options.binaries, &folder, options_of)
     };
     let source = start(options.source, "source", folder.join("source"), false)?;

@@ -41,6 +41,17 @@ pub(super) fn without_discovery(genesis: &Path) -> StartOptions<'_> {
     }
 }
 
+/// The same of a node that, with `has_snap`, downloads the state of a late block.
+pub(super) fn syncing(genesis: &Path, has_snap: bool) -> StartOptions<'_> {
+    StartOptions {
+        p2p: Some(P2pOptions {
+            has_snap,
+            ..P2pOptions::default()
+        }),
+        ..StartOptions::genesis(genesis)
+    }
+}
+
 /// Waits until `is_so`. Returns for how long.
 ///
 /// # Errors

@@ -8,8 +8,8 @@
 use super::Binaries;
 use super::chain::Chain;
 use super::findings::Findings;
-use super::node::{self, connect, fork_choice, give, new_payload, same_block, without_discovery};
-use crate::process::{ClientKind, P2pOptions, Process, StartOptions, memory, new_folder};
+use super::node::{self, connect, fork_choice, give, new_payload, same_block};
+use crate::process::{ClientKind, Process, memory, new_folder};
 use clap::Args;
 use eyre::{Result, bail, eyre};
 use std::path::PathBuf;
@@ -61,15 +61,8 @@ pub(crate) fn run(options: &SyncOptions) -> Result<()> {
     let chain = Chain::read_or_build(&options.binaries, saved, temporary.path(), options.blocks)?;
     let binaries = &options.binaries;
     let start = |kind, name: &'static str, folder: PathBuf, has_snap| {
-        let p2p = P2pOptions {
-            has_snap,
-            ..P2pOptions::default()
-        };
-        let start = StartOptions {
-            p2p: Some(p2p),
-            ..without_discovery(&chain.genesis)
-        };
-        node::start(kind, name, binaries, &folder, start)
+        let options_of = node::syncing(&chain.genesis, has_snap);
+        node::start(kind, name, binaries, &folder, options_of)
     };
     let source = start(options.source, "source", folder.join("source"), false)?;
     let began = Instant::now();

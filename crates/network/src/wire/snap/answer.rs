@@ -2,7 +2,7 @@
 
 use super::SnapKind;
 use crate::wire::fields::{Fields, is_list, list, put_list};
-use crate::wire::footprint::{items, sum};
+use crate::wire::footprint::{FIRST_ITEMS, GROWTH, items, sum};
 use crate::wire::limits::MAX_REQUESTED;
 use crate::wire::response::read_access_lists;
 use niwaki_primitives::rlp::{BufMut, Encodable, Error, Header, Result, encode};
@@ -145,11 +145,10 @@ pub(in crate::wire) fn footprint(kind: SnapKind, fields: &mut Fields<'_>) -> Res
             accounts + items(fields, size_of::<Bytes>())?
         }
         SnapKind::StorageRanges => {
-            let of_account = |lists: &mut Fields<'_>| {
-                let bytes = lists.raw()?.len();
-                Ok(bytes + 3 * size_of::<Entries>() + 64)
-            };
-            sum(fields.list()?, of_account)? + items(fields, size_of::<Bytes>())?
+            let of_account =
+                |lists: &mut Fields<'_>| Ok(lists.raw()?.len() + GROWTH * size_of::<Entries>());
+            let first = FIRST_ITEMS * size_of::<Entries>();
+            first + sum(fields.list()?, of_account)? + items(fields, size_of::<Bytes>())?
         }
         SnapKind::ByteCodes | SnapKind::TrieNodes | SnapKind::AccessLists => {
             items(fields, size_of::<Option<Bytes>>())?

@@ -86,6 +86,7 @@ fn peer_report(peer: &Peer, view: &PeerView) -> PeerReport {
         is_trusted: view.is_trusted,
         score: view.score,
         eth_version: info.version.number(),
+        snap_version: info.snap.map(|snap| snap.number()),
         // 0 where the peer does not say it.
         blocks: match range.latest {
             BlockRange::UNKNOWN => (0, 0),
