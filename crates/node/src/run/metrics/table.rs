@@ -133,7 +133,7 @@ pub(crate) const METRICS: &[Metric] = &[
     row("niwaki_storage_size_bytes", Gauge, "segment", "Size of a segment on disk"),
     row("niwaki_storage_waiting_batches", Gauge, "", "Batches that wait to be written"),
     row("niwaki_storage_waiting_bytes", Gauge, "", "Bytes that wait to be written"),
-    row("niwaki_sync_stalled", Gauge, "reason", "Whether the sync waits, for: no_peers, no_target, failure, other_chain"),
+    row("niwaki_sync_stalled", Gauge, "reason", "Whether the sync waits, for: no_peers, no_target, failure, other_chain, no_snap_peers"),
     row("niwaki_trie_bytes", Gauge, "", "Bytes of trie nodes in memory"),
     row("niwaki_trie_nodes_read_total", Counter, "", "Trie nodes read from the storage"),
     row("process_cpu_seconds_total", Counter, "", "Processor time"),
