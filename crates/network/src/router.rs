@@ -17,6 +17,5 @@ pub use ask::{
     TryEnd,
 };
 pub use job::{Delivery, DeliveryId, Job, JobEvent};
-pub use rates::AskKind;
 pub use task::RouterHandle;
 pub(crate) use task::start;

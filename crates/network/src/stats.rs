@@ -22,7 +22,7 @@ pub use traffic::{Direction, MessageCount};
 
 use crate::peers::{DialFigures, Source};
 use crate::rlpx::{DisconnectReason, Protocol};
-use crate::router::AskKind;
+use crate::wire::RequestKind;
 use requests::{Requests, Timer};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -163,7 +163,7 @@ impl Stats {
     }
 
     /// Requests of ours for this.
-    pub fn requests(&self, kind: AskKind) -> RequestStats {
+    pub fn requests(&self, kind: RequestKind) -> RequestStats {
         self.requests.of(kind)
     }
 

@@ -20,8 +20,8 @@ use blocks::Blocks;
 use headers::Headers;
 use niwaki_chain::{BlockId, Chain, Consensus};
 use niwaki_network::peers::Conduct;
-use niwaki_network::router::{Ask, AskKind, GivenUp, JobError, Need, Outcome, TryEnd};
-use niwaki_network::wire::{Answer, BlockId as Start, Request};
+use niwaki_network::router::{Ask, GivenUp, JobError, Need, Outcome, TryEnd};
+use niwaki_network::wire::{Answer, BlockId as Start, Request, RequestKind};
 use niwaki_primitives::{B256, Fault, Header};
 use niwaki_threads::lock;
 use std::cell::Cell;
@@ -177,7 +177,7 @@ impl Context<'_> {
     /// Asks for the header with this hash.
     pub(crate) fn locate(&self, hash: B256) -> Result<SealedHeader, Interrupt> {
         let ask = Ask {
-            kind: AskKind::Headers,
+            kind: RequestKind::Headers,
             items: 1,
             need: self.need_of_one(None),
         };

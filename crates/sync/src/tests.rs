@@ -5,10 +5,8 @@ use crate::header_window::SealedHeader;
 use crate::source::{Download, JobEvent, MakeRequest, Offer, Peers};
 use niwaki_chain::{BlockTemplate, Chain, ChainConfig, ImportRequest};
 use niwaki_network::peers::{Conduct, ConnId};
-use niwaki_network::router::{
-    Abilities, Ask, AskAction, AskKind, JobError, JobId, Outcome, Router,
-};
-use niwaki_network::wire::{Answer, BlockId, Request};
+use niwaki_network::router::{Abilities, Ask, AskAction, JobError, JobId, Outcome, Router};
+use niwaki_network::wire::{Answer, BlockId, Request, RequestKind};
 use niwaki_primitives::{B256, Block, BlockBody, Header, Withdrawal, rlp};
 use niwaki_rules::Genesis;
 use rand::SeedableRng;
@@ -324,7 +322,7 @@ impl World {
         inner.last_conn += 1;
         let conn = ConnId(inner.last_conn);
         let info = Abilities {
-            kinds: vec![AskKind::Headers, AskKind::Bodies],
+            kinds: vec![RequestKind::Headers, RequestKind::Bodies],
             earliest: 0,
             latest,
         };

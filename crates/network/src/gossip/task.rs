@@ -15,7 +15,6 @@ use super::send::SendSecret;
 use crate::peer::{AskError, GossipContent, GossipEvent, Peer, PeerAnswer, Room};
 use crate::peers::{ConnId, Event};
 use crate::rlpx::DisconnectReason;
-use crate::router::AskKind;
 use crate::stats::Stats;
 use crate::wire::limits::MAX_ANNOUNCED;
 use crate::wire::{Answer, Request, encode_transactions};
@@ -322,7 +321,7 @@ impl Shared {
         let Ok(answer) = sent else {
             return self.no_answer(state, asked);
         };
-        let (shared, kind) = (Arc::clone(self), AskKind::from(request.kind()));
+        let (shared, kind) = (Arc::clone(self), request.kind());
         let timing = self.stats.begin_request(kind);
         self.runtime.spawn(async move {
             let answer = timeout(FORGET_AFTER, answer).await;

@@ -16,8 +16,9 @@
 mod deal;
 mod types;
 
-use super::rates::{AskKind, Rates};
+use super::rates::Rates;
 use crate::peers::{Conduct, ConnId};
+use crate::wire::RequestKind;
 use niwaki_primitives::B256;
 use rand::rngs::SmallRng;
 use std::collections::{BTreeMap, VecDeque};
@@ -59,7 +60,7 @@ struct Piece {
 #[derive(Clone, Debug)]
 struct Open {
     job: JobId,
-    kind: AskKind,
+    kind: RequestKind,
     piece: Piece,
     /// A piece and its repetition have the same number.
     number: u64,
@@ -87,15 +88,15 @@ impl Peer {
             && !stateless.any(|(until_ms, root)| *until_ms > now_ms && Some(*root) == ask.need.root)
     }
 
-    fn open_of(&self, kind: AskKind) -> impl Iterator<Item = &Open> {
+    fn open_of(&self, kind: RequestKind) -> impl Iterator<Item = &Open> {
         self.open.values().filter(move |open| open.kind == kind)
     }
 
-    fn is_free(&self, kind: AskKind) -> bool {
+    fn is_free(&self, kind: RequestKind) -> bool {
         self.open.len() < MAX_OPEN && self.open_of(kind).count() < MAX_OPEN_OF_KIND
     }
 
-    fn free_capacity(&self, kind: AskKind) -> u32 {
+    fn free_capacity(&self, kind: RequestKind) -> u32 {
         let open: u32 = self
             .open_of(kind)
             .map(|open| open.piece.items.end - open.piece.items.start)

@@ -21,63 +21,22 @@ const MAX_TIMEOUT_MS: f64 = 15_000.0;
 /// A peer that was never measured is asked for this part of the largest request.
 const UNKNOWN_PART: u32 = 8;
 
-/// What can be asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum AskKind {
-    /// Block headers.
-    Headers,
-    /// Block bodies.
-    Bodies,
-    /// Receipts of blocks.
-    Receipts,
-    /// Transactions of the pool.
-    PooledTransactions,
-    /// Block access lists, by `eth`.
-    AccessLists,
-    /// Cells of blobs.
-    Cells,
-    /// A range of accounts.
-    AccountRange,
-    /// Storage of accounts.
-    StorageRanges,
-    /// Codes of contracts.
-    ByteCodes,
-    /// Nodes of tries.
-    TrieNodes,
-    /// Block access lists, by `snap`.
-    SnapAccessLists,
-}
-
-impl AskKind {
-    /// All, in the order of their declaration.
-    pub const ALL: [Self; 11] = [
-        Self::Headers,
-        Self::Bodies,
-        Self::Receipts,
-        Self::PooledTransactions,
-        Self::AccessLists,
-        Self::Cells,
-        Self::AccountRange,
-        Self::StorageRanges,
-        Self::ByteCodes,
-        Self::TrieNodes,
-        Self::SnapAccessLists,
-    ];
-
-    /// All, and how many items are asked for at most: answers of this size stay well below what other clients serve.
-    const MOST: [(Self, u32); 11] = [
-        (Self::Headers, 192),
-        (Self::Bodies, 128),
-        (Self::Receipts, 256),
-        (Self::PooledTransactions, 256),
-        (Self::AccessLists, 128),
-        (Self::Cells, 128),
-        (Self::AccountRange, 1),
-        (Self::StorageRanges, 128),
-        (Self::ByteCodes, 84),
-        (Self::TrieNodes, 1024),
-        (Self::SnapAccessLists, 28),
-    ];
+impl RequestKind {
+    /// Most items of one request of this node's: answers of this size stay well below what other clients serve.
+    pub fn most(self) -> u32 {
+        match self {
+            Self::Headers => 192,
+            Self::Receipts | Self::PooledTransactions => 256,
+            Self::Bodies
+            | Self::AccessLists
+            | Self::Cells
+            | Self::Snap(SnapKind::StorageRanges) => 128,
+            Self::Snap(SnapKind::AccountRange) => 1,
+            Self::Snap(SnapKind::ByteCodes) => 84,
+            Self::Snap(SnapKind::TrieNodes) => 1024,
+            Self::Snap(SnapKind::AccessLists) => 28,
+        }
+    }
 
     /// The name that metrics give to such requests: Besu's where Besu has one.
     pub fn task_name(self) -> &'static str {
@@ -88,35 +47,11 @@ impl AskKind {
             Self::PooledTransactions => "GetPooledTransactionsFromPeerTask",
             Self::AccessLists => "GetBlockAccessListsFromPeerTask",
             Self::Cells => "GetCellsFromPeerTask",
-            Self::AccountRange => "GetAccountRangeFromPeerTask",
-            Self::StorageRanges => "GetStorageRangeFromPeerTask",
-            Self::ByteCodes => "GetBytecodeFromPeerTask",
-            Self::TrieNodes => "GetTrieNodeFromPeerTask",
-            Self::SnapAccessLists => "GetSnapBlockAccessListsFromPeerTask",
-        }
-    }
-
-    /// Most items of one request.
-    pub fn most(self) -> u32 {
-        let row = Self::MOST.iter().find(|row| row.0 == self);
-        row.map_or(1, |row| row.1)
-    }
-}
-
-impl From<RequestKind> for AskKind {
-    fn from(kind: RequestKind) -> Self {
-        match kind {
-            RequestKind::Headers => Self::Headers,
-            RequestKind::Bodies => Self::Bodies,
-            RequestKind::Receipts => Self::Receipts,
-            RequestKind::PooledTransactions => Self::PooledTransactions,
-            RequestKind::AccessLists => Self::AccessLists,
-            RequestKind::Cells => Self::Cells,
-            RequestKind::Snap(SnapKind::AccountRange) => Self::AccountRange,
-            RequestKind::Snap(SnapKind::StorageRanges) => Self::StorageRanges,
-            RequestKind::Snap(SnapKind::ByteCodes) => Self::ByteCodes,
-            RequestKind::Snap(SnapKind::TrieNodes) => Self::TrieNodes,
-            RequestKind::Snap(SnapKind::AccessLists) => Self::SnapAccessLists,
+            Self::Snap(SnapKind::AccountRange) => "GetAccountRangeFromPeerTask",
+            Self::Snap(SnapKind::StorageRanges) => "GetStorageRangeFromPeerTask",
+            Self::Snap(SnapKind::ByteCodes) => "GetBytecodeFromPeerTask",
+            Self::Snap(SnapKind::TrieNodes) => "GetTrieNodeFromPeerTask",
+            Self::Snap(SnapKind::AccessLists) => "GetSnapBlockAccessListsFromPeerTask",
         }
     }
 }
@@ -130,11 +65,11 @@ struct Rate {
 
 /// The rates of a peer.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Rates(BTreeMap<AskKind, Rate>);
+pub(super) struct Rates(BTreeMap<RequestKind, Rate>);
 
 impl Rates {
     /// An answer with so many items came after so long. One without any says that the peer has none, not that it is slow.
-    pub(super) fn measure(&mut self, kind: AskKind, items: u32, elapsed_ms: u64) {
+    pub(super) fn measure(&mut self, kind: RequestKind, items: u32, elapsed_ms: u64) {
         let elapsed_ms = elapsed_ms.max(1) as f64;
         let measured = Rate {
             items: f64::from(items) * 1000.0 / elapsed_ms,
@@ -146,12 +81,12 @@ impl Rates {
     }
 
     /// No answer came in this time.
-    pub(super) fn time_out(&mut self, kind: AskKind, elapsed_ms: u64) {
+    pub(super) fn time_out(&mut self, kind: RequestKind, elapsed_ms: u64) {
         self.measure(kind, 0, elapsed_ms);
     }
 
     /// How many items the peer is asked for at a time: at least one.
-    pub(super) fn capacity(&self, kind: AskKind) -> u32 {
+    pub(super) fn capacity(&self, kind: RequestKind) -> u32 {
         let most = kind.most();
         match self.0.get(&kind) {
             None => most.div_ceil(UNKNOWN_PART),
@@ -160,7 +95,7 @@ impl Rates {
     }
 
     /// After how long a request is given up.
-    pub(super) fn timeout_ms(&self, kind: AskKind) -> u64 {
+    pub(super) fn timeout_ms(&self, kind: RequestKind) -> u64 {
         let rtt_ms = self.0.get(&kind).map_or(UNKNOWN_RTT_MS, |rate| rate.rtt_ms);
         u64::from(floor((rtt_ms * RTTS).clamp(MIN_TIMEOUT_MS, MAX_TIMEOUT_MS)))
     }
@@ -176,13 +111,13 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const KIND: AskKind = AskKind::Bodies;
+    const KIND: RequestKind = RequestKind::Bodies;
 
     #[test]
     fn a_peer_that_was_never_measured_is_asked_for_an_eighth_within_5_seconds() {
         let rates = Rates::default();
         assert_eq!(rates.capacity(KIND), 16);
-        assert_eq!(rates.capacity(AskKind::AccountRange), 1);
+        assert_eq!(rates.capacity(RequestKind::Snap(SnapKind::AccountRange)), 1);
         assert_eq!(rates.timeout_ms(KIND), 5_000);
     }
 
@@ -222,7 +157,7 @@ mod tests {
         fn sizes_and_times_stay_within_their_bounds(
             measured in prop::collection::vec((any::<u32>(), any::<u64>()), 0..50)
         ) {
-            for (kind, most) in AskKind::MOST {
+            for (kind, most) in RequestKind::ALL.map(|kind| (kind, kind.most())) {
                 let mut rates = Rates::default();
                 for (items, elapsed_ms) in &measured {
                     rates.measure(kind, *items, *elapsed_ms);

@@ -11,7 +11,6 @@
 
 use super::ask::{Abilities, Ask, AskAction, JobError, JobId, Outcome, Router};
 use super::job::{Delivery, DeliveryId, Job, JobEvent, Mailbox};
-use super::rates::AskKind;
 use crate::peer::{AskError, Peer, PeerAnswer};
 use crate::peers::{Conduct, ConnId, Event};
 use crate::stats::Stats;
@@ -105,7 +104,7 @@ struct State {
     peers: HashMap<ConnId, Arc<Peer>>,
     jobs: HashMap<JobId, RunningJob>,
     /// The tasks that wait for answers, and of what.
-    waiting: HashMap<(ConnId, u64), (AbortHandle, AskKind)>,
+    waiting: HashMap<(ConnId, u64), (AbortHandle, RequestKind)>,
     is_stopped: bool,
 }
 
@@ -205,7 +204,7 @@ impl Shared {
         let peer = state.peers.get(&open.0).ok_or(AskError::Gone)?;
         let job = state.jobs.get(&job).ok_or(AskError::Busy)?;
         let request = (job.make_request)(items);
-        let kind = AskKind::from(request.kind());
+        let kind = request.kind();
         let answer = peer.ask(&request)?;
         let (shared, timing) = (Arc::clone(self), self.stats.begin_request(kind));
         let task = self.runtime.spawn(async move {
@@ -306,11 +305,11 @@ impl State {
 
 /// What a peer can be asked for, by the protocols on the connection and the blocks that it says it has.
 fn abilities(peer: &Peer) -> Abilities {
-    let kinds = RequestKind::ALL.into_iter();
-    let spoken = kinds.filter(|kind| peer.speaks_kind(*kind));
+    let mut kinds = RequestKind::ALL.to_vec();
+    kinds.retain(|kind| peer.speaks_kind(*kind));
     let range = peer.range();
     Abilities {
-        kinds: spoken.map(AskKind::from).collect(),
+        kinds,
         earliest: range.earliest,
         latest: range.latest,
     }

@@ -1,7 +1,7 @@
 //! Requests of ours, by what they ask for: how many are in flight, how long answers take, how many come late or are wrong.
 
 use super::{Count, Stats};
-use crate::router::AskKind;
+use crate::wire::RequestKind;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -10,7 +10,7 @@ use tokio::time::Instant;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Timed {
     /// An answer to a request, from the moment in which the request was handed to the connection.
-    Request(AskKind),
+    Request(RequestKind),
     /// A look-up of discovery v5.
     Lookup,
 }
@@ -37,14 +37,14 @@ struct Row {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Requests([Row; AskKind::ALL.len()]);
+pub(super) struct Requests([Row; RequestKind::ALL.len()]);
 
 impl Requests {
-    fn row(&self, kind: AskKind) -> &Row {
-        &self.0[kind as usize]
+    fn row(&self, kind: RequestKind) -> &Row {
+        &self.0[kind.index()]
     }
 
-    pub(super) fn of(&self, kind: AskKind) -> RequestStats {
+    pub(super) fn of(&self, kind: RequestKind) -> RequestStats {
         let row = self.row(kind);
         RequestStats {
             in_flight: row.in_flight.get(),
@@ -56,7 +56,7 @@ impl Requests {
 
 impl Stats {
     /// A request goes out. It counts as in flight until the result is dropped.
-    pub(crate) fn begin_request(self: &Arc<Self>, kind: AskKind) -> Timing {
+    pub(crate) fn begin_request(self: &Arc<Self>, kind: RequestKind) -> Timing {
         self.requests.row(kind).in_flight.add(1);
         Timing {
             stats: Arc::clone(self),
@@ -65,11 +65,11 @@ impl Stats {
         }
     }
 
-    pub(crate) fn count_timeout(&self, kind: AskKind) {
+    pub(crate) fn count_timeout(&self, kind: RequestKind) {
         self.requests.row(kind).timeouts.add(1);
     }
 
-    pub(crate) fn count_wrong(&self, kind: AskKind) {
+    pub(crate) fn count_wrong(&self, kind: RequestKind) {
         self.requests.row(kind).wrong.add(1);
     }
 }
@@ -78,7 +78,7 @@ impl Stats {
 #[derive(Debug)]
 pub(crate) struct Timing {
     stats: Arc<Stats>,
-    kind: AskKind,
+    kind: RequestKind,
     begun: Instant,
 }
 

@@ -15,9 +15,8 @@ fn tables_are_in_the_order_of_what_they_count() {
         (0..at).for_each(|_| stats.count_dial(source));
     }
     assert!(stats.dials().eq(Source::ALL.into_iter().zip(1..)));
-    assert!(AskKind::ALL.is_sorted());
-    let last = AskKind::ALL.last().map(|kind| *kind as usize);
-    assert_eq!(last, Some(AskKind::ALL.len() - 1));
+    let indexes = RequestKind::ALL.map(RequestKind::index);
+    assert!(indexes.into_iter().eq(0..RequestKind::ALL.len()));
     for reason in DisconnectReason::ALL {
         stats.count_end(Initiator::Remote, reason);
     }

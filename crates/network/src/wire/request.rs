@@ -92,6 +92,19 @@ impl RequestKind {
         Self::Snap(SnapKind::AccessLists),
     ];
 
+    /// Its place in [`Self::ALL`].
+    pub(crate) fn index(self) -> usize {
+        match self {
+            Self::Headers => 0,
+            Self::Bodies => 1,
+            Self::Receipts => 2,
+            Self::PooledTransactions => 3,
+            Self::AccessLists => 4,
+            Self::Cells => 5,
+            Self::Snap(kind) => 6 + kind as usize,
+        }
+    }
+
     /// The number of the request's message, from the protocol's first. The answer's is one higher.
     pub fn number(self) -> u8 {
         match self {

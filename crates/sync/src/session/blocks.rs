@@ -9,8 +9,8 @@ use crate::skeleton::{Path, Skeleton};
 use crate::source::{Download, JobEvent};
 use niwaki_chain::{BlockId, ImportError};
 use niwaki_network::peers::Conduct;
-use niwaki_network::router::{Ask, AskKind, GivenUp, Outcome};
-use niwaki_network::wire::{Answer, Request};
+use niwaki_network::router::{Ask, GivenUp, Outcome};
+use niwaki_network::wire::{Answer, Request, RequestKind};
 use niwaki_primitives::{B256, Fault};
 use niwaki_rules::InvalidBlock;
 use std::ops::Range;
@@ -172,7 +172,7 @@ impl<'s, 'c> Blocks<'s, 'c> {
         };
         let top = self.ahead.start.saturating_sub(1);
         let ask = Ask {
-            kind: AskKind::Bodies,
+            kind: RequestKind::Bodies,
             items,
             need: self.context.need(top),
         };

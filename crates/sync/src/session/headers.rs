@@ -7,7 +7,8 @@ use crate::skeleton::{Path, Skeleton};
 use crate::source::JobEvent;
 use niwaki_chain::BlockId;
 use niwaki_network::peers::Conduct;
-use niwaki_network::router::{Ask, AskKind, Outcome};
+use niwaki_network::router::{Ask, Outcome};
+use niwaki_network::wire::RequestKind;
 
 /// Most headers of one job, about 2.5 MiB.
 const MAX_WINDOW: u64 = 4_096;
@@ -111,7 +112,7 @@ impl<'s, 'c> Headers<'s, 'c> {
     /// Downloads the window below a run, as far as peers give it, or until it meets a stored block or another run.
     fn window(&mut self, run: u32, top: u64, mut window: HeaderWindow) -> Result<(), Interrupt> {
         let ask = Ask {
-            kind: AskKind::Headers,
+            kind: RequestKind::Headers,
             items: window.items(),
             need: match self.approach {
                 Approach::Numbers => self.context.need(top),

@@ -9,8 +9,8 @@ use crate::skeleton::{Path, Skeleton};
 use crate::source::{JobEvent, MakeRequest};
 use niwaki_chain::{BlockId, DownloadedBlock, StoredHeader, receipts_root};
 use niwaki_network::peers::Conduct;
-use niwaki_network::router::{Ask, AskKind, Outcome};
-use niwaki_network::wire::{Answer, Request};
+use niwaki_network::router::{Ask, Outcome};
+use niwaki_network::wire::{Answer, Request, RequestKind};
 use niwaki_primitives::{B256, Receipt};
 use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
@@ -29,7 +29,7 @@ impl Context<'_> {
             .collect();
         let headers = headers?;
         let bodies = self.download_each(
-            AskKind::Bodies,
+            RequestKind::Bodies,
             &headers,
             Request::Bodies,
             |answer| {
@@ -45,7 +45,7 @@ impl Context<'_> {
             first_receipt: 0,
         };
         let receipts = self.download_each(
-            AskKind::Receipts,
+            RequestKind::Receipts,
             &headers,
             request,
             |answer| {
@@ -90,7 +90,7 @@ impl Context<'_> {
     /// One item for each header, in their order.
     fn download_each<T: Clone>(
         &self,
-        kind: AskKind,
+        kind: RequestKind,
         headers: &[SealedHeader],
         request: impl Fn(Vec<B256>) -> Request + Send + Sync + 'static,
         items_of: impl Fn(Answer) -> Option<Vec<T>>,

@@ -4,8 +4,10 @@ use crate::session::reasons;
 use crate::source::{JobEvent, MakeRequest, Peers};
 use niwaki_crypto::keccak256_batch;
 use niwaki_network::peers::Conduct;
-use niwaki_network::router::{Ask, AskKind, JobError, Need, Outcome};
-use niwaki_network::wire::{Answer, Entries, Request, SnapAnswer, SnapRequest};
+use niwaki_network::router::{Ask, JobError, Need, Outcome};
+use niwaki_network::wire::{
+    Answer, Entries, Request, RequestKind, SnapAnswer, SnapKind, SnapRequest,
+};
 use niwaki_primitives::rlp::Decodable;
 use niwaki_primitives::{B256, Bytes, Fault, U256};
 use niwaki_state::{KeyRange, TrieAccount, decode_account, verify_accounts, verify_slots};
@@ -96,7 +98,7 @@ impl Fetcher<'_> {
             })
         };
         let mut got = None;
-        self.run(AskKind::AccountRange, 1, Box::new(request), |_, answer| {
+        self.run(SnapKind::AccountRange, 1, Box::new(request), |_, answer| {
             keep(&mut got, read_accounts(root, range, answer))
         })?;
         got.ok_or_else(nothing)
@@ -120,9 +122,12 @@ impl Fetcher<'_> {
             })
         };
         let mut got = None;
-        self.run(AskKind::StorageRanges, 1, Box::new(request), |_, answer| {
-            keep(&mut got, read_slots(storage_root, range, answer))
-        })?;
+        self.run(
+            SnapKind::StorageRanges,
+            1,
+            Box::new(request),
+            |_, answer| keep(&mut got, read_slots(storage_root, range, answer)),
+        )?;
         got.ok_or_else(nothing)
     }
 
@@ -149,7 +154,7 @@ impl Fetcher<'_> {
         };
         let mut has_come = vec![false; accounts.len()];
         self.run(
-            AskKind::StorageRanges,
+            SnapKind::StorageRanges,
             count,
             Box::new(request),
             |items, answer| {
@@ -190,7 +195,7 @@ impl Fetcher<'_> {
             })
         };
         self.run(
-            AskKind::ByteCodes,
+            SnapKind::ByteCodes,
             count,
             Box::new(request),
             |items, answer| {
@@ -217,15 +222,16 @@ impl Fetcher<'_> {
 
     fn run(
         &self,
-        kind: AskKind,
+        kind: SnapKind,
         items: u32,
         request: MakeRequest,
         mut take: impl FnMut(Range<u32>, Answer) -> Outcome,
     ) -> Result<(), FetchError> {
         let need = Need {
-            root: (kind != AskKind::ByteCodes).then_some(self.root),
+            root: (kind != SnapKind::ByteCodes).then_some(self.root),
             ..Need::default()
         };
+        let kind = RequestKind::Snap(kind);
         let ask = Ask { kind, items, need };
         let mut job = self.peers.start(ask, request).map_err(FetchError::NoJob)?;
         loop {

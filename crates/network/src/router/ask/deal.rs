@@ -5,7 +5,7 @@ use super::{
     RANDOM_ONE_IN, Router, missing,
 };
 use crate::peers::ConnId;
-use crate::router::AskKind;
+use crate::wire::RequestKind;
 use rand::Rng;
 use std::cmp::Reverse;
 use std::collections::VecDeque;
@@ -23,7 +23,7 @@ enum Choice {
 struct Order {
     conn: ConnId,
     job: JobId,
-    kind: AskKind,
+    kind: RequestKind,
     piece: Piece,
     /// Of the piece that it repeats.
     number: Option<u64>,
@@ -105,7 +105,7 @@ impl Router {
     }
 
     /// Cuts a piece to what a peer delivers at a time. Returns the rest.
-    fn split(&self, kind: AskKind, piece: &mut Piece, conn: ConnId) -> Option<Piece> {
+    fn split(&self, kind: RequestKind, piece: &mut Piece, conn: ConnId) -> Option<Piece> {
         let capacity = self.peers.get(&conn)?.rates.capacity(kind);
         let end = piece.items.start.saturating_add(capacity);
         if end >= piece.items.end {

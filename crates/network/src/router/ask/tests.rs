@@ -3,9 +3,10 @@
 mod laws;
 
 use super::*;
+use crate::wire::SnapKind;
 use rand::SeedableRng;
 
-const KIND: AskKind = AskKind::Bodies;
+const KIND: RequestKind = RequestKind::Bodies;
 
 /// A router whose peers 0 to `peers` have all kinds and the blocks 0 to 100.
 fn router(peers: u64) -> Router {
@@ -18,7 +19,11 @@ fn router(peers: u64) -> Router {
 
 fn info() -> Abilities {
     Abilities {
-        kinds: vec![KIND, AskKind::AccountRange, AskKind::Headers],
+        kinds: vec![
+            KIND,
+            RequestKind::Snap(SnapKind::AccountRange),
+            RequestKind::Headers,
+        ],
         earliest: 0,
         latest: 100,
     }
@@ -111,13 +116,13 @@ fn a_peer_has_two_requests_of_a_kind_and_five_in_all() {
     let (_, actions) = router.ask(job(128), 0).unwrap();
     assert_eq!(sent(&actions).len(), 2);
     let ranges = Ask {
-        kind: AskKind::AccountRange,
+        kind: RequestKind::Snap(SnapKind::AccountRange),
         ..job(9)
     };
     let (_, actions) = router.ask(ranges, 0).unwrap();
     assert_eq!(sent(&actions).len(), 2);
     let headers = Ask {
-        kind: AskKind::Headers,
+        kind: RequestKind::Headers,
         ..job(192)
     };
     let (_, actions) = router.ask(headers, 0).unwrap();

@@ -2,7 +2,7 @@
 
 use super::{MAX_ITEMS, MAX_JOBS};
 use crate::peers::{Conduct, ConnId};
-use crate::router::AskKind;
+use crate::wire::RequestKind;
 use niwaki_primitives::B256;
 use std::ops::Range;
 
@@ -25,7 +25,7 @@ pub struct Need {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ask {
     /// Of what.
-    pub kind: AskKind,
+    pub kind: RequestKind,
     /// How many items.
     pub items: u32,
     /// Which peers may be asked.
@@ -50,7 +50,7 @@ pub enum JobError {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Abilities {
     /// Of what.
-    pub kinds: Vec<AskKind>,
+    pub kinds: Vec<RequestKind>,
     /// The first block that it has.
     pub earliest: u64,
     /// The last block that it has.
@@ -151,7 +151,7 @@ pub struct OpenRequest {
     /// For which job, which may have ended.
     pub job: JobId,
     /// Of what.
-    pub kind: AskKind,
+    pub kind: RequestKind,
     /// Which items.
     pub items: Range<u32>,
 }

@@ -48,13 +48,13 @@ impl Network {
     }
 
     fn requests(&self) -> RequestStats {
-        self.stats.requests(AskKind::Bodies)
+        self.stats.requests(RequestKind::Bodies)
     }
 
     /// A job for bodies.
     fn bodies(&self, items: u32) -> Job {
         let ask = Ask {
-            kind: AskKind::Bodies,
+            kind: RequestKind::Bodies,
             items,
             need: Need::default(),
         };
@@ -125,7 +125,7 @@ async fn a_job_is_asked_delivered_checked_and_done_and_its_bytes_are_counted() {
     answer_empty_bodies(request, 3);
     let delivery = delivery(&mut job).await;
     assert_eq!(network.requests(), RequestStats::default());
-    let timed = Timed::Request(AskKind::Bodies);
+    let timed = Timed::Request(RequestKind::Bodies);
     let (what, took) = times.try_recv().unwrap();
     // Time stands still but for the ticks of the router.
     assert!(what == timed && took <= TICK, "{what:?} {took:?}");
@@ -270,7 +270,7 @@ async fn when_the_network_stops_its_jobs_end_and_none_begins() {
     let given_up = given_up(&mut job).await;
     assert_eq!(given_up[0].items, 0..2);
     let ask = Ask {
-        kind: AskKind::Bodies,
+        kind: RequestKind::Bodies,
         items: 1,
         need: Need::default(),
     };

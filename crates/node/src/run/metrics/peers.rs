@@ -2,7 +2,7 @@
 
 use super::{set, set_for};
 use metrics::{Histogram, counter, gauge, histogram};
-use niwaki_network::router::AskKind;
+use niwaki_network::wire::RequestKind;
 use niwaki_network::{Direction, DiscoveryFigures, Network, Peer, Stats, Timed};
 use niwaki_sync::{STALLS, SyncStatus, SyncTime};
 use std::sync::{Arc, OnceLock};
@@ -46,8 +46,9 @@ impl PeerMetrics {
         sync_times: TimeSource,
     ) -> Self {
         let name = "besu_peers_request_time";
-        let of_kind = |kind: AskKind| histogram!(name, "taskName" => kind.task_name());
-        let requests: [(AskKind, Histogram); _] = AskKind::ALL.map(|kind| (kind, of_kind(kind)));
+        let of_kind = |kind: RequestKind| histogram!(name, "taskName" => kind.task_name());
+        let requests: [(RequestKind, Histogram); _] =
+            RequestKind::ALL.map(|kind| (kind, of_kind(kind)));
         let lookups = histogram!("besu_network_discv5_discovery_round_duration_seconds");
         network.stats().set_timer(move |what, took| match what {
             Timed::Request(kind) => {
@@ -120,7 +121,7 @@ fn sample_connections(stats: &Stats) {
 fn sample_requests(stats: &Stats) {
     let waiting = stats.waiting_requests();
     set("besu_peers_pending_peer_requests_current", waiting);
-    for kind in AskKind::ALL {
+    for kind in RequestKind::ALL {
         let requests = stats.requests(kind);
         let task = kind.task_name();
         let in_flight = usize::try_from(requests.in_flight).unwrap_or(usize::MAX);

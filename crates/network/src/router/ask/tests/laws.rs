@@ -7,7 +7,11 @@ use std::collections::HashSet;
 
 const HONEST: ConnId = ConnId(0);
 const PEERS: u64 = 6;
-const KINDS: [AskKind; 3] = [AskKind::Headers, AskKind::Bodies, AskKind::Receipts];
+const KINDS: [RequestKind; 3] = [
+    RequestKind::Headers,
+    RequestKind::Bodies,
+    RequestKind::Receipts,
+];
 
 fn info() -> Abilities {
     Abilities {
@@ -96,7 +100,7 @@ proptest! {
                 need: Need::default(),
             })
             .collect();
-        let mut begun: BTreeMap<JobId, (u64, AskKind)> = BTreeMap::new();
+        let mut begun: BTreeMap<JobId, (u64, RequestKind)> = BTreeMap::new();
         // When, by whom, to which request: what comes, and what the asker finds.
         let mut answers: Vec<(u64, ConnId, u64, Outcome)> = Vec::new();
         let mut checks: Vec<(u64, ConnId, u64, Outcome)> = Vec::new();
