@@ -35,6 +35,8 @@ pub struct SyncReport {
     pub highest_block: u64,
     /// The lowest header that is linked to the target.
     pub lowest_header: Option<u64>,
+    /// The block whose state is downloaded, or was last.
+    pub pivot: Option<u64>,
     /// Headers that came in this sync.
     pub headers: u64,
     /// Items of the present job that have not come.
@@ -47,6 +49,10 @@ pub struct SyncReport {
     pub codes: u64,
     /// Bytes of their rows.
     pub state_bytes: u64,
+    /// Nodes of tries that came for healing since the node started.
+    pub healed_nodes: u64,
+    /// Accounts and slots that the present pass of healing has found to differ.
+    pub differing: u64,
     /// How many peers there are.
     pub peers: u64,
     /// Blocks a second.
@@ -89,9 +95,14 @@ fn write(report: &SyncReport, object: &mut Object<'_>) {
     object.number("startingBlock", report.start_block);
     object.number("currentBlock", report.current_block);
     object.number("highestBlock", report.highest_block);
-    match report.lowest_header {
-        Some(number) => object.number("lowestHeader", number),
-        None => object.null("lowestHeader"),
+    for (name, number) in [
+        ("lowestHeader", report.lowest_header),
+        ("pivot", report.pivot),
+    ] {
+        match number {
+            Some(number) => object.number(name, number),
+            None => object.null(name),
+        }
     }
     object.decimal("headers", report.headers);
     object.decimal("openItems", report.open_items);
@@ -99,6 +110,8 @@ fn write(report: &SyncReport, object: &mut Object<'_>) {
     object.decimal("slots", report.slots);
     object.decimal("codes", report.codes);
     object.decimal("stateBytes", report.state_bytes);
+    object.decimal("healedNodes", report.healed_nodes);
+    object.decimal("differing", report.differing);
     object.decimal("peers", report.peers);
     let rate = format!("{:.1}", report.blocks_per_s);
     object
@@ -146,8 +159,8 @@ mod tests {
         };
         let expected = json!({
             "mode": "full", "state": "idle", "way": null, "target": null, "startingBlock": "0x0",
-            "currentBlock": "0x0", "highestBlock": "0x0", "lowestHeader": null, "headers": 0,
-            "openItems": 0, "accounts": 0, "slots": 0, "codes": 0, "stateBytes": 0, "peers": 0, "blocksPerSecond": 0.0, "secondsLeft": null,
+            "currentBlock": "0x0", "highestBlock": "0x0", "lowestHeader": null, "pivot": null, "headers": 0,
+            "openItems": 0, "accounts": 0, "slots": 0, "codes": 0, "stateBytes": 0, "healedNodes": 0, "differing": 0, "peers": 0, "blocksPerSecond": 0.0, "secondsLeft": null,
             "waitingFor": null, "imported": 0, "reached": 0, "failures": [],
         });
         assert_eq!(written(&report), expected);

@@ -1,30 +1,38 @@
 //! A state that comes from peers: flat rows first, in ranges and in any order; then all tries, once.
 //!
 //! ```text
-//! begin: head given up --> [ StatePart, written as tables, then what remains of the key space ]* --> build --> finish: head
+//! begin: head given up --> [ StatePart, written as tables, then what remains of the key space ]* --> build --> heal --> finish: head
 //!                            ^ a kill loses the parts in memory; rows beyond the marks are removed at the start
+//!                            ^ between two parts the pivot may move: block access lists change the rows that are here
 //! ```
 //!
 //! The flat rows are what the tries are built from, so a trie can't lack or have what they have not: if the root is the pivot's, the state
-//! is. A row of `meta` says which state it is and what of it has not come; there is no row of a head meanwhile.
+//! is. If it is not, since parts are of several pivots, healing finds what differs. A row of `meta` says which state it is and what of it
+//! has not come; there is no row of a head meanwhile.
 
 pub(crate) mod build;
+pub(crate) mod heal;
 pub(crate) mod part;
+mod pivot;
 pub(crate) mod remaining;
 pub(crate) mod verify;
 
 use crate::commit::flat::account_of_row;
-use crate::{BlockId, KeyRange, LargeStorage, Remaining, StateHead, StatePart, WorldState};
+use crate::{BlockId, KeyRange, Remaining, StateHead, StatePart, WorldState};
 use alloy_rlp::{Decodable, RlpDecodable, RlpEncodable};
 use niwaki_primitives::{B256, Fault};
 use niwaki_storage::{Batch, Database, Segment, corrupt};
 use niwaki_threads::lock;
+use niwaki_trie::TrieAccount;
 use std::sync::Mutex;
 
 /// The row of `meta` that exists while a state is being downloaded.
 const DOWNLOAD: &[u8] = b"download";
 /// The first byte of that row; raised with any change of it.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+
+/// The storage root of an account whose storage is coming while the pivot moves.
+pub const UNKNOWN_STORAGE_ROOT: B256 = B256::ZERO;
 
 /// The segments of a state, but for codes, which are of no state.
 const STATE_SEGMENTS: [Segment; 5] = [
@@ -56,9 +64,15 @@ struct Saved {
     root: B256,
     remaining: Remaining,
     progress: DownloadProgress,
+    /// The root of the tries that were built, or zero.
+    own_root: B256,
 }
 
 impl Saved {
+    fn set_pivot(&mut self, pivot: StateHead) {
+        (self.number, self.hash, self.root) = (pivot.block.number, pivot.block.hash, pivot.root);
+    }
+
     fn to_row(&self) -> Vec<u8> {
         let mut row = vec![VERSION];
         alloy_rlp::Encodable::encode(self, &mut row);
@@ -107,6 +121,7 @@ impl WorldState {
             root: pivot.root,
             remaining: Remaining::whole(),
             progress: DownloadProgress::default(),
+            own_root: B256::ZERO,
         };
         let mut batch = Batch::new();
         batch.put(Segment::Meta, DOWNLOAD, &saved.to_row());
@@ -220,53 +235,66 @@ impl StateDownload<'_> {
         Ok(())
     }
 
-    /// The storage of these accounts, by hashed address, comes again: it does not fit them.
+    /// Goes on with the state of another block, whichever, as it is: what has come is healed after the build.
+    ///
+    /// # Errors
+    /// A [`Fault`] of the storage; then the pivot is the old one.
+    pub fn replace_pivot(&self, pivot: StateHead) -> Result<(), Fault> {
+        self.change(Batch::new(), |saved| {
+            saved.set_pivot(pivot);
+            let storages = saved.remaining.storages.iter_mut();
+            storages.for_each(|storage| storage.root = UNKNOWN_STORAGE_ROOT);
+        })
+    }
+
+    /// The root of the tries; `None` before they are built.
+    pub fn own_root(&self) -> Option<B256> {
+        let root = lock(&self.saved).own_root;
+        (!root.is_zero()).then_some(root)
+    }
+
+    /// The tries have this root and fit the flat rows once `rows` are written, or before.
     ///
     /// # Errors
     /// A [`Fault`] of the storage.
-    pub fn forget_storages(&self, accounts: &[B256]) -> Result<(), Fault> {
-        let mut next = lock(&self.saved).clone();
-        for account in accounts {
-            let row = self.database().get(Segment::Accounts, account.as_slice())?;
-            let Some(slim) = row else { continue };
-            next.remaining.storages.push(LargeStorage {
-                account: *account,
-                root: account_of_row(account.as_slice(), &slim)?.storage_root,
-                ranges: vec![KeyRange::WHOLE],
-            });
-        }
-        self.forget(next)
+    fn set_own_root(&self, root: B256, rows: Batch) -> Result<(), Fault> {
+        self.change(rows, |saved| saved.own_root = root)
     }
 
-    /// Everything but the codes comes again.
-    ///
-    /// # Errors
-    /// A [`Fault`] of the storage.
-    pub fn forget_all(&self) -> Result<(), Fault> {
-        let mut next = lock(&self.saved).clone();
-        next.remaining = Remaining::whole();
-        self.forget(next)
-    }
-
-    /// First the marks: rows beyond them are removed, also at the next start.
-    fn forget(&self, next: Saved) -> Result<(), Fault> {
+    /// Writes rows with what changes of the download's own row.
+    fn change(&self, mut rows: Batch, change: impl FnOnce(&mut Saved)) -> Result<(), Fault> {
         let mut saved = lock(&self.saved);
-        let mut batch = Batch::new();
-        batch.put(Segment::Meta, DOWNLOAD, &next.to_row());
-        self.database().write(batch, true)?;
-        remove_remaining(self.database(), &next.remaining)?;
+        let mut next = saved.clone();
+        change(&mut next);
+        rows.put(Segment::Meta, DOWNLOAD, &next.to_row());
+        self.database().write(rows, true)?;
         *saved = next;
         Ok(())
     }
 
-    /// Makes the pivot the head, together with `batch`; durable when this returns. [`StateDownload::build`] must have ended with
-    /// [`BuildEnd::Whole`](crate::BuildEnd::Whole).
+    /// The account that is here.
+    fn account(&self, key: &B256) -> Result<Option<TrieAccount>, Fault> {
+        let row = self.database().get(Segment::Accounts, key.as_slice())?;
+        let account = row.map(|slim| account_of_row(key.as_slice(), &slim));
+        account.transpose()
+    }
+
+    /// Makes the pivot the head, together with `batch`; durable when this returns.
     ///
     /// # Errors
     /// A [`Fault`] of the storage; then nothing was written.
+    ///
+    /// # Panics
+    /// If the tries do not have the pivot's root.
     pub fn finish(self, mut batch: Batch) -> Result<(), Fault> {
+        let pivot = self.pivot();
+        assert_eq!(
+            self.own_root(),
+            Some(pivot.root),
+            "the tries are the pivot's"
+        );
         batch.delete(Segment::Meta, DOWNLOAD);
-        self.world.set_first_head(self.pivot(), batch)
+        self.world.set_first_head(pivot, batch)
     }
 
     fn database(&self) -> &Database {

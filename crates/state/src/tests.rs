@@ -21,6 +21,8 @@ mod archive;
 mod branches;
 mod checking;
 mod download;
+mod heal;
+mod pivot;
 mod prefetch;
 mod provable;
 mod tries;
@@ -200,12 +202,16 @@ fn computed(
 
 /// Commits a random block on top of the head.
 fn advance(rng: &mut StdRng, world: &WorldState, state: &mut MemoryState, fork: u8) {
-    let head = world.head().unwrap();
     let diff = random_diff(rng, state);
-    state.apply(&diff);
+    commit(world, state, &diff, fork);
+}
+
+fn commit(world: &WorldState, state: &mut MemoryState, diff: &StateDiff, fork: u8) {
+    let head = world.head().unwrap();
+    state.apply(diff);
     let computed = {
         let view = world.view_at_head().unwrap();
-        computed(world, &view, &diff, state)
+        computed(world, &view, diff, state)
     };
     let next = block(head.block.number + 1, fork);
     world

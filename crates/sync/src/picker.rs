@@ -102,6 +102,7 @@ mod tests {
         conn: ConnId(1),
         latest: 9,
         has_snap: false,
+        has_nodes: false,
     }];
 
     fn behind(head: u64, target: u64) -> Situation<'static> {

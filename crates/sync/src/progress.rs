@@ -14,6 +14,8 @@ const WAITING_MS: u64 = 60_000;
 const RATE_MS: u64 = 300_000;
 /// Between two measurements for a rate.
 const SAMPLE_MS: u64 = 1_000;
+/// The keys of all accounts are counted in so many parts.
+const KEY_SPACE: u64 = 65_536;
 /// Most failures that are remembered.
 const MAX_FAILURES: usize = 20;
 
@@ -41,8 +43,12 @@ pub enum SyncState {
     Blocks,
     /// Ranges of a state come.
     Ranges,
+    /// What has come of a state is led to a later block.
+    MovePivot,
     /// Its tries are built.
     Build,
+    /// What differs from the tries of the block is asked for.
+    Heal,
     /// Something is waited for.
     Waiting,
 }
@@ -56,7 +62,9 @@ impl SyncState {
             Self::Headers => "headers",
             Self::Blocks => "blocks",
             Self::Ranges => "ranges",
+            Self::MovePivot => "move_pivot",
             Self::Build => "build",
+            Self::Heal => "heal",
             Self::Waiting => "waiting",
         }
     }
@@ -156,8 +164,16 @@ pub struct SyncStatus {
     pub lowest_header: Option<u64>,
     /// Items of the present job that have not come.
     pub open_items: u64,
+    /// The block whose state is downloaded, or was last.
+    pub pivot: Option<u64>,
+    /// How often another block was chosen for that since the node started.
+    pub pivots: u64,
     /// How much of the state has come that is downloaded, or was last.
     pub state_share: StateShare,
+    /// Nodes of tries that came for healing since the node started.
+    pub healed_nodes: u64,
+    /// Accounts and slots that the present pass of healing has found to differ.
+    pub differing: u64,
     /// How many peers there are.
     pub peers: usize,
     /// Blocks a second, of the last 5 min.
@@ -288,7 +304,9 @@ impl Progress {
                 | SyncState::Headers
                 | SyncState::Blocks
                 | SyncState::Ranges
+                | SyncState::MovePivot
                 | SyncState::Build
+                | SyncState::Heal
         );
         if is_syncing && now_ms >= self.line_due_ms {
             self.line_due_ms = now_ms.saturating_add(LINE_MS);
@@ -300,6 +318,7 @@ impl Progress {
     fn sample(&mut self, now_ms: u64) {
         let at = match self.status.state {
             SyncState::Headers => self.status.headers,
+            SyncState::Ranges => KEY_SPACE.saturating_sub(self.status.state_share.left),
             _ => self.status.current_block,
         };
         if self.sampled != self.status.state {
@@ -322,7 +341,10 @@ impl Progress {
         };
         let elapsed_ms = now_ms.saturating_sub(*first_ms).max(1);
         let rate = at.saturating_sub(*first) as f64 * 1_000.0 / elapsed_ms as f64;
-        self.status.blocks_per_s = rate;
+        self.status.blocks_per_s = match self.status.state {
+            SyncState::Ranges => 0.0,
+            _ => rate,
+        };
         self.status.remaining_s = remaining_s(&self.status, rate);
     }
 
@@ -343,14 +365,22 @@ impl Progress {
             ),
             SyncState::Ranges => {
                 let share = status.state_share;
-                let percent = 100.0 - share.left as f64 * 100.0 / 65_536.0;
-                let mib = share.bytes >> 20;
+                let percent = 100.0 - share.left as f64 * 100.0 / KEY_SPACE as f64;
+                let (pivot, mib) = (status.pivot.unwrap_or_default(), share.bytes >> 20);
                 format!(
-                    "the state, {percent:.1} %: {} accounts, {} slots, {} codes, {mib} MiB, {peers} peers",
+                    "the state of block {pivot}, {percent:.1} %: {} accounts, {} slots, {} codes, {mib} MiB, {peers} peers{left}",
                     share.accounts, share.slots, share.codes,
                 )
             }
+            SyncState::MovePivot => {
+                let left = status.open_items;
+                format!("the state moves to a later block: {left} blocks left, {peers} peers")
+            }
             SyncState::Build => format!("the tries: {} of 4096 parts left", status.open_items),
+            SyncState::Heal => format!(
+                "healing: {} nodes came, {} more to come at least, {} accounts and slots differ, {peers} peers",
+                status.healed_nodes, status.open_items, status.differing,
+            ),
             SyncState::Locate => format!("asking {peers} peers for the header of the target"),
             _ => format!(
                 "block {} of {}: {:.1} blocks a second, {peers} peers{left}",
@@ -376,6 +406,7 @@ impl Progress {
 fn remaining_s(status: &SyncStatus, rate: f64) -> Option<u64> {
     let left = match status.state {
         SyncState::Headers => status.lowest_header?.saturating_sub(status.current_block),
+        SyncState::Ranges => status.state_share.left,
         SyncState::Blocks => status.highest_block.saturating_sub(status.current_block),
         _ => return None,
     };
@@ -412,6 +443,26 @@ mod tests {
         assert_eq!(progress.status().start_block, 100);
         progress.enter(SyncState::Idle, 20_000);
         assert_eq!(progress.tick(60_000), None);
+    }
+
+    #[test]
+    fn the_time_that_is_left_of_a_state_is_that_of_the_keys_that_have_not_come() {
+        let mut progress = Progress::new(SyncMode::Snap);
+        progress.update(|status| (status.pivot, status.peers) = (Some(99), 2));
+        progress.enter(SyncState::Ranges, 0);
+        let mut lines = Vec::new();
+        for now_ms in (0..=10_000).step_by(500) {
+            progress.update(|status| {
+                status.state_share = StateShare {
+                    left: KEY_SPACE * (100_000 - now_ms) / 100_000,
+                    ..StateShare::default()
+                };
+            });
+            lines.extend(progress.tick(now_ms));
+        }
+        let line = "the state of block 99, 10.0 %: 0 accounts, 0 slots, 0 codes, 0 MiB, 2 peers, about 90 s left";
+        assert_eq!(lines, [Line::Progress(line.to_owned())]);
+        assert_eq!(progress.status().blocks_per_s, 0.0);
     }
 
     #[test]

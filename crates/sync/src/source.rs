@@ -6,7 +6,7 @@ use niwaki_network::peers::ConnId;
 use niwaki_network::router::{
     self, Ask, Delivery, DeliveryId, GivenUp, JobError, Outcome, RouterHandle,
 };
-use niwaki_network::wire::{Answer, Request};
+use niwaki_network::wire::{Answer, Request, RequestKind, SnapKind};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -20,6 +20,8 @@ pub(crate) struct Offer {
     pub(crate) latest: u64,
     /// Whether it gives parts of states.
     pub(crate) has_snap: bool,
+    /// Whether it gives nodes of tries.
+    pub(crate) has_nodes: bool,
 }
 
 /// What comes of a job.
@@ -86,6 +88,7 @@ impl Peers for NetworkPeers {
             conn: peer.info.origin.conn,
             latest: peer.range().latest,
             has_snap: peer.info.snap.is_some(),
+            has_nodes: peer.speaks_kind(RequestKind::Snap(SnapKind::TrieNodes)),
         });
         offers.collect()
     }

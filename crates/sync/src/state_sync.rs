@@ -3,15 +3,18 @@
 //! ```text
 //! target --headers down--> pivot - 255      workers: range --> proved accounts, their storage and codes --> rows
 //!                                              |  idle ones get a part of what is left of a range
-//!                                           tries from all rows, root = the pivot's
+//!                                              |  an old pivot: the workers end, access lists lead the rows to a late one
+//!                                           tries from all rows; without lists, nodes of the pivot's tries where these differ
 //!                                           bodies and receipts of the last 256 blocks, head = pivot
 //! ```
 //!
 //! | file | what it is |
 //! |---|---|
+//! | `pivot` | which block it is, and how it moves |
 //! | `plan` | what is left to ask for, shared by the workers |
 //! | `fetch` | one part, asked of peers until it is proved |
 //! | `worker` | the parts of ranges one after the other |
+//! | `heal` | what differs from the pivot's tries in the end |
 //! | `blocks` | the pivot's block and its last ancestors |
 //!
 //! What is written stays over a restart. A peer can only withhold: all that it sends is proved against the pivot's header, and that is an
@@ -19,30 +22,26 @@
 
 mod blocks;
 mod fetch;
+mod heal;
+mod pivot;
 mod plan;
 mod worker;
 
 use crate::header_window::SealedHeader;
 use crate::progress::{StateShare, SyncState};
-use crate::serve::STATES_SERVED;
 use crate::session::{Context, Failure, Interrupt};
 use crate::skeleton::{Path, Skeleton};
 use fetch::{FetchError, Fetcher};
-use niwaki_chain::{BLOCKS_WITH_STATE, BlockId, StateHead};
 use niwaki_primitives::B256;
-use niwaki_state::{BuildEnd, StateDownload, StatePart};
+use niwaki_state::{Built, StateDownload, StatePart};
+use pivot::first_block;
 use plan::Plan;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
-use tracing::warn;
 use worker::Worker;
 
-/// The pivot is so many blocks below the target: peers have its state, and it is not reorganised.
-const PIVOT_DISTANCE: u64 = 64;
 /// A state is downloaded if the target is at least so far away.
 pub(crate) const MIN_DISTANCE: u64 = 192;
-/// A pivot that peers will have for no more than so many blocks is given up.
-const RESERVE: u64 = 8;
 /// Workers, for each peer.
 const WORKERS_PER_PEER: usize = 2;
 const MAX_WORKERS: usize = 16;
@@ -50,86 +49,45 @@ const MAX_WORKERS: usize = 16;
 const POLL: Duration = Duration::from_millis(100);
 /// An attempt in which nothing comes for this time ends.
 const STALL_MS: u64 = 120_000;
-/// Differing storages are asked for again so often.
-const MAX_REPAIRS: usize = 3;
 
 impl Context<'_> {
-    /// Gets the state of a block [`PIVOT_DISTANCE`] below the target, or of the pivot of a download that was begun, and makes it the
-    /// head.
+    /// Gets the state of a block some way below the chosen head, whose known ancestor is `target`, and makes that block the head. Goes
+    /// on with the download that was begun.
     pub(crate) fn sync_state(
         &self,
         skeleton: &mut Skeleton,
         target: &SealedHeader,
     ) -> Result<(), Interrupt> {
-        let download = self.chain.resume_state_download()?;
-        let number = target.header.number;
-        let is_of_use = |download: &StateDownload<'_>| {
-            let oldest = number.saturating_sub(STATES_SERVED - RESERVE);
-            let is_served = download.pivot().block.number >= oldest;
-            is_served || download.remaining().is_empty()
-        };
-        let download = download.filter(is_of_use);
-        let begun = download.as_ref().map(StateDownload::pivot);
-        let lowest = match begun {
-            Some(pivot) => pivot.block.number.min(number),
-            None => number.saturating_sub(PIVOT_DISTANCE),
-        };
-        let floor = lowest.saturating_sub(BLOCKS_WITH_STATE - 1).max(1);
-        skeleton.add_target(target.clone())?;
-        let id = BlockId {
-            number,
-            hash: target.hash,
-        };
-        let path = self.download_headers_to(skeleton, id, floor)?;
-        let header = header_of(skeleton, &path, lowest)?;
-        let pivot = StateHead {
-            block: BlockId {
-                number: lowest,
-                hash: header.hash,
-            },
-            root: header.header.state_root,
-        };
-        let download = match download {
-            Some(download) if download.pivot() == pivot => download,
-            // There is none, its pivot was reorganised away, or peers do not have that state any more.
-            _ => self.chain.begin_state_download(pivot)?,
-        };
+        let (download, path) = self.choose_pivot(skeleton, target)?;
         self.fill(&download)?;
-        let blocks = self.download_blocks(skeleton, &path, floor..=lowest)?;
+        let pivot = download.pivot().block;
+        let numbers = first_block(pivot.number)..=pivot.number;
+        let blocks = self.download_blocks(skeleton, &path, numbers)?;
         self.chain.finish_state_download(download, &blocks)?;
         // The headers above the pivot are those of the blocks to execute.
-        Ok(skeleton.remove_stored(&path, pivot.block)?)
+        Ok(skeleton.remove_stored(&path, pivot)?)
     }
 
-    /// Downloads what remains, and builds the tries.
+    /// Downloads what remains, builds the tries, and heals them.
     fn fill(&self, download: &StateDownload<'_>) -> Result<(), Interrupt> {
-        for _ in 0..MAX_REPAIRS {
+        if download.own_root().is_none() {
             self.download_ranges(download)?;
-            let pivot = download.pivot();
-            match self.build(download)? {
-                BuildEnd::Whole => return Ok(()),
-                BuildEnd::Stopped => return Err(Interrupt::Stopped),
-                BuildEnd::MissingCodes(hashes) => self.download_codes(download, &hashes)?,
-                BuildEnd::StorageDiffers(accounts) => download.forget_storages(&accounts)?,
-                BuildEnd::RootDiffers(got) => {
-                    warn!(%got, expected = %pivot.root, "The downloaded state has another root: it comes again");
-                    download.forget_all()?;
-                }
-            }
+            let built = self.build(download)?;
+            self.download_codes(download, &built.missing_codes)?;
+            download.finish_build(built.root)?;
         }
-        Err(Failure::NoState("the state did not get whole".to_owned()).into())
+        self.heal(download)
     }
 
-    fn build(&self, download: &StateDownload<'_>) -> Result<BuildEnd, Interrupt> {
+    fn build(&self, download: &StateDownload<'_>) -> Result<Built, Interrupt> {
         self.report(|progress, now_ms| progress.enter(SyncState::Build, now_ms));
-        let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        let built = download.build(threads, &mut |done, of| {
+        let built = download.build(threads(), &mut |done, of| {
             self.report(|progress, _| {
                 progress.update(|status| status.open_items = of - done);
             });
             self.tick().is_ok()
-        });
-        Ok(built?)
+        })?;
+        built.ok_or(Interrupt::Stopped)
     }
 
     fn download_ranges(&self, download: &StateDownload<'_>) -> Result<(), Interrupt> {
@@ -154,7 +112,7 @@ impl Context<'_> {
         };
         std::thread::scope(|scope| {
             let workers: Vec<_> = (0..workers).map(|_| scope.spawn(|| worker.run())).collect();
-            let watched = self.watch(download, &plan, &answers, || {
+            let watched = self.watch(&worker, || {
                 workers.iter().all(|worker| worker.is_finished())
             });
             if watched.is_err() {
@@ -175,27 +133,24 @@ impl Context<'_> {
         })
     }
 
-    /// Reports how far the workers are until they have ended.
-    fn watch(
-        &self,
-        download: &StateDownload<'_>,
-        plan: &Plan,
-        answers: &AtomicU64,
-        have_ended: impl Fn() -> bool,
-    ) -> Result<(), Interrupt> {
+    /// Reports how far the workers are until they have ended, or until the pivot is to move.
+    fn watch(&self, worker: &Worker<'_>, have_ended: impl Fn() -> bool) -> Result<(), Interrupt> {
         let (mut seen, mut since_ms) = (0, self.now_ms());
         while !have_ended() {
             self.tick()?;
-            let progress = download.progress();
+            if self.is_old(&worker.download.pivot())? {
+                return Err(Interrupt::Retargeted);
+            }
+            let progress = worker.download.progress();
             let share = StateShare {
                 accounts: progress.accounts,
                 slots: progress.slots,
                 codes: progress.codes,
                 bytes: progress.bytes,
-                left: plan.left(),
+                left: worker.plan.left(),
             };
             self.report(|progress, _| progress.update(|status| status.state_share = share));
-            let (count, now_ms) = (answers.load(Ordering::Relaxed), self.now_ms());
+            let (count, now_ms) = (worker.answers.load(Ordering::Relaxed), self.now_ms());
             if count != seen {
                 (seen, since_ms) = (count, now_ms);
             }
@@ -212,16 +167,24 @@ impl Context<'_> {
         download: &StateDownload<'_>,
         hashes: &[B256],
     ) -> Result<(), Interrupt> {
-        let is_over = AtomicBool::new(false);
-        let fetcher = Fetcher {
-            peers: self.peers,
-            root: download.pivot().root,
-            is_over: &is_over,
-        };
         let mut part = StatePart::default();
+        let fetcher = self.fetcher(download);
         fetcher.codes(hashes, &mut |hash, code| part.add_code(hash, code))?;
         Ok(download.write(part)?)
     }
+
+    /// Asks until the node stops.
+    fn fetcher(&self, download: &StateDownload<'_>) -> Fetcher<'_> {
+        Fetcher {
+            peers: self.peers,
+            root: download.pivot().root,
+            is_over: self.is_stopped,
+        }
+    }
+}
+
+fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 impl From<FetchError> for Failure {

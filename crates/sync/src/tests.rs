@@ -33,14 +33,22 @@ pub(crate) fn headers_upon(parent: B256, first: u64, count: u64, salt: u8) -> Ve
 }
 
 fn testdata(name: &str) -> Vec<u8> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/chain");
-    std::fs::read(folder.join(name)).unwrap()
+    testdata_of("chain", name)
+}
+
+pub(crate) fn testdata_of(folder: &str, name: &str) -> Vec<u8> {
+    let folders = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata");
+    std::fs::read(folders.join(folder).join(name)).unwrap()
 }
 
 /// The chain of the testdata with its genesis block only, on the disk if there is a path.
 pub(crate) fn empty_chain(path: Option<&Path>) -> Arc<Chain> {
-    let genesis =
-        Genesis::from_json(&String::from_utf8(testdata("genesis.json")).unwrap()).unwrap();
+    chain_of(&testdata("genesis.json"), path)
+}
+
+/// A chain with its genesis block only.
+pub(crate) fn chain_of(genesis: &[u8], path: Option<&Path>) -> Arc<Chain> {
+    let genesis = Genesis::from_json(std::str::from_utf8(genesis).unwrap()).unwrap();
     let chain = Chain::open(ChainConfig {
         data_path: path.map(Path::to_owned),
         spec: Arc::new(genesis.spec.clone()),
@@ -436,6 +444,7 @@ impl Peers for World {
             conn: *conn,
             latest: peer.latest,
             has_snap: false,
+            has_nodes: false,
         });
         offers.collect()
     }

@@ -77,10 +77,7 @@ impl Times {
 }
 
 fn is_task(state: SyncState) -> bool {
-    matches!(
-        state,
-        SyncState::Locate | SyncState::Headers | SyncState::Blocks
-    )
+    !matches!(state, SyncState::Idle | SyncState::Waiting)
 }
 
 #[cfg(test)]

@@ -45,7 +45,9 @@ pub use branch::{Branch, Child};
 pub use builder::{RowSink, TrieBuilder};
 pub use cpu_cache::touch_paths;
 pub use find::{find, node_at};
-pub use node::{Extension, InlineNode, MalformedNode, Node, NodeRef, compact_path};
+pub use node::{
+    Extension, InlineNode, MalformedNode, Node, NodeRef, compact_path, encode_compact_path,
+};
 pub use ordered::{OrderedTrie, ordered_root};
 pub use parallel::{EmitRow, UpdateOptions, update_tries};
 pub use path::Path;

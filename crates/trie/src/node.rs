@@ -305,6 +305,14 @@ pub fn compact_path(bytes: &[u8]) -> Option<Path> {
     (!is_leaf).then_some(path)
 }
 
+/// The hex-prefix encoding of the path of an inner node, which [`compact_path`] reads.
+///
+/// Spec: Yellow Paper, appendix C.
+pub fn encode_compact_path(path: &Path) -> Vec<u8> {
+    let (packed, len) = hex_prefix(path.as_slice(), false);
+    packed[..len].to_vec()
+}
+
 pub(crate) fn string_length(bytes: &[u8]) -> usize {
     alloy_rlp::Encodable::length(bytes)
 }

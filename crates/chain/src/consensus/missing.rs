@@ -2,7 +2,7 @@
 //! that is invalid.
 
 use super::{Consensus, ForkChoice, ForkChoiceError, MAX_INVALID, MissingHead, Verdict};
-use niwaki_primitives::{B256, Fault};
+use niwaki_primitives::{B256, Fault, Header};
 use niwaki_rules::InvalidBlock;
 use niwaki_threads::lock;
 
@@ -29,6 +29,13 @@ impl Consensus {
     /// The head of the last fork choice, if its ancestors are missing.
     pub fn missing_head(&self) -> Option<MissingHead> {
         lock(&self.pending).map(|pending| pending.head)
+    }
+
+    /// The header of a block that waits for its ancestors.
+    pub fn waiting_header(&self, hash: &B256) -> Option<Header> {
+        let waiting = lock(&self.waiting);
+        let block = waiting.blocks.get(hash);
+        block.map(|(block, _)| block.header.clone())
     }
 
     /// The block that is missing below the head of the last fork choice. It is stored already if only the blocks above it have

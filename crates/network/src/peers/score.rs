@@ -48,6 +48,9 @@ pub enum Conduct {
     Timeout,
     /// It had promised what it did not deliver.
     Empty,
+    /// It sent a part of a state that is not proved. That may be a lie; but go-ethereum also sends lists of slots that are cut without a
+    /// proof, where a block comes while it reads them.
+    Unproved,
     /// It sent what can't be read or was not asked for.
     BadMessage,
     /// It sent what is proved wrong by a hash, a proof or a root.
@@ -62,6 +65,7 @@ impl Conduct {
             Self::FirstAnnouncer => 2.0,
             Self::Timeout => -4.0,
             Self::Empty => -3.0,
+            Self::Unproved => -20.0,
             Self::BadMessage => -50.0,
             Self::Lie => -2.0 * BEST,
         }
@@ -409,9 +413,9 @@ mod tests {
         fn scores_stay_within_their_bounds(
             steps in prop::collection::vec((0..6_u8, 0..4_usize, 0..30_000_u64), 0..200)
         ) {
-            const ALL: [Conduct; 6] = [
+            const ALL: [Conduct; 7] = [
                 Conduct::Content, Conduct::FirstAnnouncer, Conduct::Timeout, Conduct::Empty,
-                Conduct::BadMessage, Conduct::Lie,
+                Conduct::Unproved, Conduct::BadMessage, Conduct::Lie,
             ];
             let (mut scores, mut now_ms) = (connected(10), 0);
             for (conduct, number, elapsed) in steps {

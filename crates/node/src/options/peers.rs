@@ -93,7 +93,7 @@ pub(crate) struct PeerFlags {
     /// Give peers that sync parts of the state (snap/1 and snap/2) [default: true].
     #[arg(long, value_name = "BOOL")]
     pub(crate) snapsync_server_enabled: Option<bool>,
-    /// Offer snap/2, which has block access lists, beside snap/1 [default: true].
+    /// Offer snap/2, which has block access lists in the place of trie nodes, beside snap/1 [default: from Amsterdam on].
     #[arg(long = "Xsnap2-enabled", value_name = "BOOL")]
     pub(crate) snap2_enabled: Option<bool>,
     /// Hash of a block to sync to while no consensus client has chosen a head.

@@ -189,7 +189,7 @@ fn network_config(
         listen_also: config.listen_ipv6.map(|ipv6| SocketAddr::V6(ipv6.peers)),
         client: client.to_owned(),
         versions: config.versions,
-        snap: config.snap,
+        snap: first.snap,
         subprotocols: Vec::new(),
         max_peers: config.max_peers,
         inbound_percent: config.inbound_percent,

@@ -52,7 +52,7 @@ fn two_nodes_are_peers_until_one_removes_the_other() {
     );
     assert_eq!(
         of_one["caps"],
-        json!(["eth/72", "eth/71", "eth/70", "eth/69", "snap/1", "snap/2"])
+        json!(["eth/72", "eth/71", "eth/70", "eth/69", "snap/1"])
     );
     assert_eq!(of_one["protocols"]["eth"]["latestBlock"], 54);
     assert_eq!(of_one["protocols"]["eth"]["version"], 72);
@@ -95,7 +95,7 @@ fn a_static_node_of_the_file_is_dialled_and_versions_are_agreed_on() {
     let dir = TestDir::new();
     let file = dir.file("static.json", json!([enode]).to_string().as_bytes());
     let flags = format!(
-        "{PEERS} --Xeth-capability-max=70 --static-nodes-file={}",
+        "{PEERS} --Xeth-capability-max=70 --Xsnap2-enabled=true --static-nodes-file={}",
         file.display()
     );
     let two = Node::start(dir, &flags);
@@ -353,8 +353,8 @@ fn with_eth_66_alone_nodes_sync_and_say_no_last_block() {
     sink.result("admin_addPeer", two_enode(&source));
     let peer = peers(&sink, 1).remove(0);
     assert_eq!(peer["protocols"]["eth"]["version"], 66);
-    assert_eq!(peer["caps"], json!(["eth/66", "snap/1", "snap/2"]));
-    assert_eq!(peer["protocols"]["snap"]["version"], 2);
+    assert_eq!(peer["caps"], json!(["eth/66", "snap/1"]));
+    assert_eq!(peer["protocols"]["snap"]["version"], 1);
     assert_eq!(peer["protocols"]["eth"]["latestBlock"], 0);
     assert_eq!(peer["protocols"]["eth"]["latestBlockHash"], HEAD);
     while send_fork_choice(&sink, HEAD) != "VALID" {

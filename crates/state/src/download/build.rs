@@ -16,7 +16,7 @@ use niwaki_primitives::{B256, Fault};
 use niwaki_storage::{Batch, Database, Segment};
 use niwaki_trie::{Path, TrieBuilder};
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
@@ -28,31 +28,23 @@ const PARTS: u32 = 4096;
 const BATCH_BYTES: usize = 32 << 20;
 /// Rows of the account trie down to this depth come last: their keys lie between those of all others.
 const SHALLOW_NIBBLES: usize = 3;
-/// Most accounts that are listed as differing.
-const MAX_LISTED: usize = 1024;
 /// Each thread may have built so many parts that are not joined yet.
 const PARTS_AHEAD: usize = 4;
 /// How long a thread that is too far ahead pauses.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// How a build ended.
+/// What a build made.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum BuildEnd {
-    /// The tries have the pivot's root, and all codes are here.
-    Whole,
-    /// These storages have other slots than their accounts say, by hashed address: they must come again.
-    StorageDiffers(Vec<B256>),
-    /// These codes are not here.
-    MissingCodes(Vec<B256>),
-    /// The accounts have another root than the pivot, although each storage fits its account.
-    RootDiffers(B256),
-    /// The caller stopped it.
-    Stopped,
+pub struct Built {
+    /// The root of the tries.
+    pub root: B256,
+    /// Codes of the accounts that are not here.
+    pub missing_codes: Vec<B256>,
 }
 
 impl StateDownload<'_> {
     /// Builds all tries from the flat rows, on so many threads, with the parts done and all of them to `report`, which returns whether to
-    /// go on.
+    /// go on. Storage roots in the rows of accounts are set right. `None` if it did not go on.
     ///
     /// # Errors
     /// A [`Fault`] of the storage.
@@ -63,7 +55,7 @@ impl StateDownload<'_> {
         &self,
         threads: usize,
         report: &mut dyn FnMut(u64, u64) -> bool,
-    ) -> Result<BuildEnd, Fault> {
+    ) -> Result<Option<Built>, Fault> {
         assert!(self.remaining().is_empty(), "all of the state has come");
         let database = self.database();
         for segment in [Segment::AccountTrie, Segment::StorageTrie] {
@@ -86,7 +78,7 @@ impl StateDownload<'_> {
             batches_sent: Cell::new(0),
             is_broken: Cell::new(false),
         };
-        let mut joined = std::thread::scope(|scope| {
+        std::thread::scope(|scope| {
             let writing = scope.spawn(move || write_all(database, batches));
             for _ in 0..threads {
                 let (shared, sender) = (&shared, sender.clone());
@@ -102,8 +94,15 @@ impl StateDownload<'_> {
                 Ok(written) => written.and(joined),
                 Err(panic) => std::panic::resume_unwind(panic),
             }
-        })?;
-        Ok(joined.end(self.pivot().root))
+        })
+    }
+
+    /// The tries are built, and all codes are here. Durable when this returns.
+    ///
+    /// # Errors
+    /// A [`Fault`] of the storage.
+    pub fn finish_build(&self, root: B256) -> Result<(), Fault> {
+        self.set_own_root(root, Batch::new())
     }
 }
 
@@ -119,10 +118,10 @@ struct Shared<'d> {
     is_over: AtomicBool,
 }
 
-type Built = (u32, Result<BuiltPart, Fault>);
+type NumberedPart = (u32, Result<BuiltPart, Fault>);
 
 impl Shared<'_> {
-    fn build_parts(&self, parts: &SyncSender<Built>) {
+    fn build_parts(&self, parts: &SyncSender<NumberedPart>) {
         while !self.is_over.load(Ordering::Relaxed) {
             let part = self.next_part.fetch_add(1, Ordering::Relaxed);
             if part >= PARTS || !self.wait_for_turn(part) {
@@ -154,38 +153,13 @@ fn first_key(part: u32) -> Option<[u8; 2]> {
     Some(first.to_be_bytes())
 }
 
-/// All parts together.
-#[derive(Default)]
-struct Joined {
-    root: B256,
-    differing: Vec<B256>,
-    missing_codes: Vec<B256>,
-    is_stopped: bool,
-}
-
-impl Joined {
-    fn end(&mut self, expected: B256) -> BuildEnd {
-        if self.is_stopped {
-            BuildEnd::Stopped
-        } else if !self.differing.is_empty() {
-            BuildEnd::StorageDiffers(std::mem::take(&mut self.differing))
-        } else if self.root != expected {
-            BuildEnd::RootDiffers(self.root)
-        } else if !self.missing_codes.is_empty() {
-            BuildEnd::MissingCodes(std::mem::take(&mut self.missing_codes))
-        } else {
-            BuildEnd::Whole
-        }
-    }
-}
-
 /// Takes the parts in order and makes the account trie of them.
 fn join(
     shared: &Shared<'_>,
-    parts: &Receiver<Built>,
+    parts: &Receiver<NumberedPart>,
     writer: &RowWriter,
     report: &mut dyn FnMut(u64, u64) -> bool,
-) -> Result<Joined, Fault> {
+) -> Result<Option<Built>, Fault> {
     let shallow = RefCell::new(Batch::new());
     let mut sink = |path: &Path, row: &[u8]| {
         let (segment, key) = row_key(&None, path);
@@ -195,7 +169,7 @@ fn join(
         }
     };
     let mut builder = TrieBuilder::new(&mut sink);
-    let (mut joined, mut early) = (Joined::default(), BTreeMap::new());
+    let (mut missing_codes, mut early) = (BTreeSet::new(), BTreeMap::new());
     for part in 0..PARTS {
         let built = loop {
             if let Some(built) = early.remove(&part) {
@@ -203,8 +177,7 @@ fn join(
             }
             // The threads build every part, or the thread that took it has panicked, which the scope passes on.
             let Ok((number, built)) = parts.recv() else {
-                joined.is_stopped = true;
-                return Ok(joined);
+                return Ok(None);
             };
             early.insert(number, built);
         };
@@ -213,25 +186,21 @@ fn join(
         for (key, leaf) in built.accounts {
             builder.add(Path::of_hash(&key), leaf);
         }
-        add_listed(&mut joined.differing, built.differing);
-        add_listed(&mut joined.missing_codes, built.missing_codes);
+        missing_codes.extend(built.missing_codes);
         shared.database.write(built.removed, false)?;
         writer.batch.borrow_mut().append(built.rows);
         writer.send_if_large(BATCH_BYTES);
         let is_stopped = !report(u64::from(part) + 1, u64::from(PARTS));
         if is_stopped || writer.is_broken.get() {
-            joined.is_stopped = true;
-            return Ok(joined);
+            return Ok(None);
         }
     }
-    joined.root = builder.finish();
+    let root = builder.finish();
     writer.send_if_large(1);
     writer.batch.replace(shallow.into_inner());
     writer.send_if_large(1);
-    Ok(joined)
-}
-
-fn add_listed(all: &mut Vec<B256>, new: Vec<B256>) {
-    let room = MAX_LISTED.saturating_sub(all.len());
-    all.extend(new.into_iter().take(room));
+    Ok(Some(Built {
+        root,
+        missing_codes: missing_codes.into_iter().collect(),
+    }))
 }

@@ -76,10 +76,17 @@ fn number(key: &B256) -> U256 {
 pub struct LargeStorage {
     /// The hashed address of its account, which is here.
     pub account: B256,
-    /// Its root.
+    /// Its root, or [`UNKNOWN_STORAGE_ROOT`](crate::UNKNOWN_STORAGE_ROOT).
     pub root: B256,
     /// The slots that have not come, ascending.
     pub ranges: Vec<KeyRange>,
+}
+
+impl LargeStorage {
+    /// Whether this slot has not come.
+    pub(crate) fn lacks(&self, slot: &B256) -> bool {
+        has(&self.ranges, slot)
+    }
 }
 
 /// What has not come.
@@ -105,6 +112,11 @@ impl Remaining {
         self.accounts.is_empty() && self.storages.is_empty()
     }
 
+    /// Whether this account has not come.
+    pub(crate) fn lacks_account(&self, account: &B256) -> bool {
+        has(&self.accounts, account)
+    }
+
     /// The accounts of a range have come.
     pub(crate) fn remove_accounts(&mut self, range: &KeyRange) {
         remove(&mut self.accounts, range);
@@ -119,6 +131,12 @@ impl Remaining {
         }
         self.storages.retain(|storage| !storage.ranges.is_empty());
     }
+}
+
+/// Whether a key is in one of ascending ranges.
+fn has(ranges: &[KeyRange], key: &B256) -> bool {
+    let at = ranges.partition_point(|range| range.last < *key);
+    ranges.get(at).is_some_and(|range| range.contains(key))
 }
 
 /// Takes `range` out of ascending ranges.
@@ -175,7 +193,8 @@ mod tests {
                 left.retain(|number| !(first..=last).contains(number));
             }
             let is_left = |number: &u8| ranges.iter().any(|range| range.contains(&key(*number)));
-            prop_assert_eq!((0..60).filter(is_left).collect::<Vec<u8>>(), left);
+            prop_assert_eq!((0..60).filter(is_left).collect::<Vec<u8>>(), &left[..]);
+            prop_assert!((0..60).all(|number| has(&ranges, &key(number)) == left.contains(&number)));
             prop_assert!(ranges.iter().all(|range| range.first <= range.last));
             prop_assert!(ranges.is_sorted_by(|a, b| a.last < b.first));
         }

@@ -1,35 +1,43 @@
 //! States that come in ranges: the rows must be those of the state that was downloaded, whatever comes in between.
 
 use super::*;
-use crate::{BuildEnd, KeyRange, LargeStorage, Remaining, StateHead, StatePart};
+use crate::{Built, KeyRange, LargeStorage, Remaining, StateDownload, StateHead, StatePart};
 use rand::seq::SliceRandom;
 
 /// A state with its accounts and slots, as a peer has it.
-struct Source {
-    world: WorldState,
-    head: StateHead,
-    accounts: Vec<(B256, TrieAccount)>,
+pub(super) struct Source {
+    pub(super) world: WorldState,
+    pub(super) state: MemoryState,
+    pub(super) head: StateHead,
+    pub(super) accounts: Vec<(B256, TrieAccount)>,
 }
 
 impl Source {
-    fn new(rng: &mut StdRng) -> Self {
+    pub(super) fn new(rng: &mut StdRng) -> Self {
         let (world, mut state) = world(rng, &small_cache());
         for _ in 0..5 {
             advance(rng, &world, &mut state, 0);
         }
+        let mut source = Self {
+            head: world.head().unwrap(),
+            world,
+            state,
+            accounts: Vec::new(),
+        };
+        source.read();
+        source
+    }
+
+    /// Reads the state of the head.
+    pub(super) fn read(&mut self) {
         let mut accounts = Vec::new();
-        let view = world.view_at_head().unwrap();
+        let view = self.world.view_at_head().unwrap();
         let visit = &mut |key: &B256, account: Option<TrieAccount>| {
             accounts.extend(account.map(|account| (*key, account)));
             true
         };
         view.accounts_from(&B256::ZERO, visit).unwrap();
-        let head = world.head().unwrap();
-        Self {
-            world,
-            head,
-            accounts,
-        }
+        (self.head, self.accounts) = (self.world.head().unwrap(), accounts);
     }
 
     fn slots(&self, account: &B256, range: &KeyRange) -> Vec<(B256, U256)> {
@@ -75,7 +83,7 @@ impl Source {
     }
 
     /// All that a download needs, in any order.
-    fn parts(&self, remaining: &Remaining, rng: &mut StdRng) -> Vec<StatePart> {
+    pub(super) fn parts(&self, remaining: &Remaining, rng: &mut StdRng) -> Vec<StatePart> {
         let mut parts = Vec::new();
         for range in &remaining.accounts {
             let pieces = range.split(rng.random_range(1..9));
@@ -95,12 +103,12 @@ impl Source {
 }
 
 /// A node with another state, on the disk.
-fn open(folder: &std::path::Path) -> WorldState {
+pub(super) fn open(folder: &std::path::Path) -> WorldState {
     let database = Database::open(folder, &Options::default()).unwrap();
     WorldState::open(database, &small_cache()).unwrap()
 }
 
-fn rows(world: &WorldState) -> Vec<(Segment, niwaki_storage::Row)> {
+pub(super) fn rows(world: &WorldState) -> Vec<(Segment, niwaki_storage::Row)> {
     let segments = STATE_SEGMENTS.into_iter();
     let rows = segments.flat_map(|segment| {
         let rows: Vec<_> = world.database().prefix(segment, &[]).collect();
@@ -145,7 +153,14 @@ fn what_comes_in_ranges_in_any_order_and_with_kills_between_is_the_state_row_by_
             calls += 1;
             true
         });
-        assert_eq!((built.unwrap(), calls), (BuildEnd::Whole, 4096));
+        let whole = Built {
+            root: source.head.root,
+            missing_codes: Vec::new(),
+        };
+        assert_eq!((built.unwrap(), calls), (Some(whole), 4096));
+        assert_eq!(download.own_root(), None);
+        download.finish_build(source.head.root).unwrap();
+        assert!(download.begin_heal().is_none());
         let accounts = source.accounts.len() as u64;
         assert!(download.progress().accounts >= accounts);
         download.finish(Batch::new()).unwrap();
@@ -165,53 +180,23 @@ fn what_comes_in_ranges_in_any_order_and_with_kills_between_is_the_state_row_by_
     }
 }
 
-/// Downloads all of a source, changed by `change`, and builds.
-fn built(source: &Source, rng: &mut StdRng, change: impl Fn(&mut StatePart)) -> BuildEnd {
-    let folder = tempfile::tempdir().unwrap();
-    let sink = open(folder.path());
-    let download = sink.begin_download(source.head).unwrap();
+/// Downloads all of a source, each part changed by `change`.
+pub(super) fn download_all(
+    download: &StateDownload<'_>,
+    source: &Source,
+    rng: &mut StdRng,
+    change: impl Fn(&mut StatePart),
+) {
     while !download.remaining().is_empty() {
         for mut part in source.parts(&download.remaining(), rng) {
             change(&mut part);
             download.write(part).unwrap();
         }
     }
-    download.build(2, &mut |_, _| true).unwrap()
 }
 
 #[test]
-fn a_build_says_what_differs() {
-    let mut rng = StdRng::seed_from_u64(950);
-    let source = Source::new(&mut rng);
-    assert_eq!(built(&source, &mut rng, |_| ()), BuildEnd::Whole);
-    let with_storage = source.accounts.iter();
-    let mut with_storage =
-        with_storage.filter(|(_, a)| a.storage_root != alloy_trie::EMPTY_ROOT_HASH);
-    let (owner, _) = *with_storage.next().unwrap();
-    let surplus = |part: &mut StatePart| part.add_slots(&owner, &[(B256::ZERO, U256::from(7))]);
-    let end = built(&source, &mut rng, surplus);
-    assert_eq!(end, BuildEnd::StorageDiffers(vec![owner]));
-    let (key, account) = source.accounts[3];
-    let richer = TrieAccount {
-        balance: account.balance + U256::from(1),
-        ..account
-    };
-    let end = built(&source, &mut rng, |part| {
-        part.add_accounts(&[(key, richer)])
-    });
-    assert!(
-        matches!(end, BuildEnd::RootDiffers(root) if root != source.head.root),
-        "{end:?}"
-    );
-    // A slot of no account is removed.
-    let stray = |part: &mut StatePart| {
-        part.add_slots(&B256::repeat_byte(0x33), &[(B256::ZERO, U256::from(7))])
-    };
-    assert_eq!(built(&source, &mut rng, stray), BuildEnd::Whole);
-}
-
-#[test]
-fn a_build_lists_codes_that_are_not_here_and_goes_on_when_they_are() {
+fn a_build_lists_codes_that_are_not_here() {
     let mut rng = StdRng::seed_from_u64(960);
     let source = Source::new(&mut rng);
     let folder = tempfile::tempdir().unwrap();
@@ -228,25 +213,16 @@ fn a_build_lists_codes_that_are_not_here_and_goes_on_when_they_are() {
     let mut hashes: Vec<B256> = hashes.filter(|hash| source.code(hash).is_some()).collect();
     hashes.sort_unstable();
     hashes.dedup();
-    let end = download.build(2, &mut |_, _| true).unwrap();
-    let BuildEnd::MissingCodes(mut missing) = end else {
-        panic!("{end:?}");
-    };
-    missing.sort_unstable();
-    missing.dedup();
-    assert_eq!(missing, hashes);
+    let built = download.build(2, &mut |_, _| true).unwrap().unwrap();
+    assert_eq!(built.root, source.head.root);
+    assert_eq!(built.missing_codes, hashes);
     assert_eq!(download.missing_codes(&hashes).unwrap(), hashes);
     let mut part = StatePart::default();
     for hash in &hashes {
         part.add_code(hash, &source.code(hash).unwrap());
     }
     download.write(part).unwrap();
-    assert_eq!(
-        download.build(1, &mut |_, _| false).unwrap(),
-        BuildEnd::Stopped
-    );
-    assert_eq!(
-        download.build(1, &mut |_, _| true).unwrap(),
-        BuildEnd::Whole
-    );
+    assert_eq!(download.build(1, &mut |_, _| false).unwrap(), None);
+    let built = download.build(1, &mut |_, _| true).unwrap().unwrap();
+    assert!(built.missing_codes.is_empty());
 }

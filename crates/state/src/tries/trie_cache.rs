@@ -444,7 +444,7 @@ pub(crate) fn storage_trie_bytes(trie: &Trie) -> usize {
     ENTRY_BYTES + trie.bytes()
 }
 
-fn emit_row(rows: &mut Batch, owner: &Owner, path: &Path, row: Option<&[u8]>) {
+pub(crate) fn emit_row(rows: &mut Batch, owner: &Owner, path: &Path, row: Option<&[u8]>) {
     let (segment, key) = row_key(owner, path);
     match row {
         Some(row) => rows.put_parts(segment, &key, &[row]),

@@ -1,5 +1,6 @@
 //! Whole syncs from scripted peers, in their own time.
 
+mod pivot;
 mod restart;
 mod state;
 

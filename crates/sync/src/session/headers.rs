@@ -64,7 +64,10 @@ impl<'s, 'c> Headers<'s, 'c> {
         self.context
             .report(|progress, now_ms| progress.enter(SyncState::Headers, now_ms));
         loop {
-            self.context.expect_target(&self.target.hash)?;
+            // Headers down to a pivot stay of use when the head moves on.
+            if self.floor.is_none() {
+                self.context.expect_target(&self.target.hash)?;
+            }
             let path = self
                 .skeleton
                 .path(self.target)?

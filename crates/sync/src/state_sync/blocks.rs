@@ -10,10 +10,14 @@ use crate::source::{JobEvent, MakeRequest};
 use niwaki_chain::{BlockId, DownloadedBlock, StoredHeader, receipts_root};
 use niwaki_network::peers::Conduct;
 use niwaki_network::router::{Ask, Outcome};
-use niwaki_network::wire::{Answer, Request, RequestKind};
-use niwaki_primitives::{B256, Receipt};
+use niwaki_network::wire::{Answer, Request, RequestKind, SnapAnswer, SnapKind, SnapRequest};
+use niwaki_primitives::{B256, Bytes, Receipt};
+use niwaki_rules::access_list_hash;
 use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
+
+/// Bytes of an answer with access lists that are asked for.
+const LISTS_BYTES: u64 = 2 << 20;
 
 impl Context<'_> {
     /// The blocks of a path with these numbers, the lowest first.
@@ -66,6 +70,9 @@ impl Context<'_> {
                 receipts_root(receipts) == header.header.receipts_root
             },
         )?;
+        // Only peers need them, of this node, so they may be missing.
+        let lists = self.download_access_lists(&headers)?;
+        let mut lists = lists.into_iter().flatten();
         let difficulty = self.chain.merged_difficulty()?;
         let blocks = headers.into_iter().zip(bodies).zip(receipts);
         let block = |((header, body), receipts): ((SealedHeader, CheckedBody), Vec<Receipt>)| {
@@ -81,10 +88,54 @@ impl Context<'_> {
                 },
                 body: body.body,
                 receipts,
-                access_list: None,
+                access_list: lists.next(),
             }
         };
         Ok(blocks.map(block).collect())
+    }
+
+    /// The access list of each block (EIP-7928), by `eth` or by `snap`; `None` if a block has none, or no peer has them all.
+    pub(super) fn download_access_lists(
+        &self,
+        headers: &[SealedHeader],
+    ) -> Result<Option<Vec<Bytes>>, Interrupt> {
+        let has_list = |header: &SealedHeader| header.header.block_access_list_hash.is_some();
+        if !headers.iter().all(has_list) {
+            return Ok(None);
+        }
+        let of_eth = self.download_each(
+            RequestKind::AccessLists,
+            headers,
+            Request::AccessLists,
+            |answer| match answer {
+                Answer::AccessLists(lists) => Some(lists.into_iter().flatten().collect()),
+                _ => None,
+            },
+            fits_access_list,
+        );
+        let lists = match of_eth {
+            Err(Interrupt::Failed(Failure::NoState(_))) => self.download_each(
+                RequestKind::Snap(SnapKind::AccessLists),
+                headers,
+                |blocks| {
+                    let bytes = LISTS_BYTES;
+                    Request::Snap(SnapRequest::AccessLists { blocks, bytes })
+                },
+                |answer| match answer {
+                    Answer::Snap(SnapAnswer::AccessLists(lists)) => {
+                        Some(lists.into_iter().flatten().collect())
+                    }
+                    _ => None,
+                },
+                fits_access_list,
+            ),
+            of_eth => of_eth,
+        };
+        match lists {
+            Ok(lists) => Ok(Some(lists)),
+            Err(Interrupt::Failed(Failure::NoState(_))) => Ok(None),
+            Err(other) => Err(other),
+        }
     }
 
     /// One item for each header, in their order.
@@ -132,6 +183,10 @@ impl Context<'_> {
             }
         }
     }
+}
+
+fn fits_access_list(header: &SealedHeader, list: &Bytes) -> bool {
+    header.header.block_access_list_hash == Some(access_list_hash(list))
 }
 
 /// Puts what came to the headers that it fits, in order.

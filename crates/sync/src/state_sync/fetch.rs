@@ -4,20 +4,28 @@ use crate::session::reasons;
 use crate::source::{JobEvent, MakeRequest, Peers};
 use niwaki_crypto::keccak256_batch;
 use niwaki_network::peers::Conduct;
-use niwaki_network::router::{Ask, JobError, Need, Outcome};
+use niwaki_network::router::{Ask, GivenUp, JobError, Need, Outcome, TryEnd};
 use niwaki_network::wire::{
-    Answer, Entries, Request, RequestKind, SnapAnswer, SnapKind, SnapRequest,
+    Answer, Entries, Request, RequestKind, SnapAnswer, SnapKind, SnapRequest, TriePaths,
 };
 use niwaki_primitives::rlp::Decodable;
-use niwaki_primitives::{B256, Bytes, Fault, U256};
-use niwaki_state::{KeyRange, TrieAccount, decode_account, verify_accounts, verify_slots};
+use niwaki_primitives::{B256, Bytes, EMPTY_ROOT_HASH, Fault, U256};
+use niwaki_state::{
+    DifferingNode, HealError, KeyRange, RangeError, TrieAccount, decode_account, verify_accounts,
+    verify_slots,
+};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use tracing::debug;
 
 /// Bytes of an answer that are asked for.
 const ANSWER_BYTES: u64 = 512 << 10;
+/// A part is asked for so often,
+const TRIES: usize = 3;
+/// with this pause.
+const RETRY_PAUSE: Duration = Duration::from_millis(300);
 /// How long a worker waits for an answer before it looks whether the attempt is over.
 const POLL: Duration = Duration::from_millis(50);
 
@@ -76,6 +84,9 @@ pub(super) struct Storage {
     pub(super) rest: Option<KeyRange>,
 }
 
+/// Takes a node with its bytes.
+type TakeNode<'t> = dyn FnMut(&DifferingNode, &[u8]) -> Result<(), HealError> + 't;
+
 /// Asks peers for parts of the state with this root.
 #[derive(Clone, Copy)]
 pub(super) struct Fetcher<'f> {
@@ -98,10 +109,21 @@ impl Fetcher<'_> {
             })
         };
         let mut got = None;
-        self.run(SnapKind::AccountRange, 1, Box::new(request), |_, answer| {
+        self.run(SnapKind::AccountRange, 1, request, |_, answer| {
             keep(&mut got, read_accounts(root, range, answer))
         })?;
         got.ok_or_else(nothing)
+    }
+
+    /// The root of an account's storage.
+    pub(super) fn storage_root(&self, account: B256) -> Result<B256, FetchError> {
+        let range = KeyRange {
+            first: account,
+            last: account,
+        };
+        let got = self.accounts(range)?;
+        let root = got.items.first().map(|(_, account)| account.storage_root);
+        Ok(root.unwrap_or(EMPTY_ROOT_HASH))
     }
 
     /// Slots of an account from the beginning of a range.
@@ -111,6 +133,9 @@ impl Fetcher<'_> {
         storage_root: B256,
         range: KeyRange,
     ) -> Result<Part<U256>, FetchError> {
+        if storage_root == EMPTY_ROOT_HASH {
+            return Ok(Part::of(Vec::new(), false, range));
+        }
         let root = self.root;
         let request = move |_| {
             Request::Snap(SnapRequest::StorageRanges {
@@ -122,12 +147,9 @@ impl Fetcher<'_> {
             })
         };
         let mut got = None;
-        self.run(
-            SnapKind::StorageRanges,
-            1,
-            Box::new(request),
-            |_, answer| keep(&mut got, read_slots(storage_root, range, answer)),
-        )?;
+        self.run(SnapKind::StorageRanges, 1, request, |_, answer| {
+            keep(&mut got, read_slots(storage_root, range, answer))
+        })?;
         got.ok_or_else(nothing)
     }
 
@@ -153,28 +175,23 @@ impl Fetcher<'_> {
             })
         };
         let mut has_come = vec![false; accounts.len()];
-        self.run(
-            SnapKind::StorageRanges,
-            count,
-            Box::new(request),
-            |items, answer| {
-                let first = items.start as usize;
-                let asked = all.get(indices(&items)).unwrap_or_default();
-                let storages = match read_storages(asked, answer) {
-                    Ok(Some(storages)) => storages,
-                    Ok(None) => return Outcome::Stateless,
-                    Err(conduct) => return Outcome::Wrong(conduct),
-                };
-                let end = first + storages.len();
-                for (index, storage) in (first..).zip(storages) {
-                    // A piece may come twice, of two peers.
-                    if !std::mem::replace(&mut has_come[index], true) {
-                        take(index, storage);
-                    }
+        self.run(SnapKind::StorageRanges, count, request, |items, answer| {
+            let first = items.start as usize;
+            let asked = all.get(indices(&items)).unwrap_or_default();
+            let storages = match read_storages(asked, answer) {
+                Ok(Some(storages)) => storages,
+                Ok(None) => return Outcome::Stateless,
+                Err(conduct) => return Outcome::Wrong(conduct),
+            };
+            let end = first + storages.len();
+            for (index, storage) in (first..).zip(storages) {
+                // A piece may come twice, of two peers.
+                if !std::mem::replace(&mut has_come[index], true) {
+                    take(index, storage);
                 }
-                missing(end, &items)
-            },
-        )
+            }
+            missing(end, &items)
+        })
     }
 
     /// Codes by hash.
@@ -194,39 +211,115 @@ impl Fetcher<'_> {
                 bytes: ANSWER_BYTES,
             })
         };
-        self.run(
-            SnapKind::ByteCodes,
-            count,
-            Box::new(request),
-            |items, answer| {
-                let Answer::Snap(SnapAnswer::ByteCodes(codes)) = answer else {
-                    return Outcome::Wrong(Conduct::BadMessage);
-                };
-                let asked = all.get(indices(&items)).unwrap_or_default();
-                match match_codes(asked, &codes) {
-                    Some(found) => {
-                        let mut missing = Vec::new();
-                        for (at, hash) in (items.start..).zip(asked) {
-                            match found.iter().find(|(own, _)| own == hash) {
-                                Some((_, code)) => take(hash, code),
-                                None => missing.push(at..at + 1),
-                            }
+        self.run(SnapKind::ByteCodes, count, request, |items, answer| {
+            let Answer::Snap(SnapAnswer::ByteCodes(codes)) = answer else {
+                return Outcome::Wrong(Conduct::BadMessage);
+            };
+            let asked = all.get(indices(&items)).unwrap_or_default();
+            match match_codes(asked, &codes) {
+                Some(found) => {
+                    let mut missing = Vec::new();
+                    for (at, hash) in (items.start..).zip(asked) {
+                        match found.iter().find(|(own, _)| own == hash) {
+                            Some((_, code)) => take(hash, code),
+                            None => missing.push(at..at + 1),
                         }
-                        Outcome::Items { missing }
                     }
-                    None => Outcome::Wrong(Conduct::Lie),
+                    Outcome::Items { missing }
                 }
-            },
-        )
+                None => Outcome::Wrong(Conduct::Lie),
+            }
+        })
     }
 
+    /// Nodes of tries. `take` compares each with its bytes.
+    pub(super) fn nodes(
+        &self,
+        nodes: &[DifferingNode],
+        take: &mut TakeNode<'_>,
+    ) -> Result<(), FetchError> {
+        let Ok(count @ 1..) = u32::try_from(nodes.len()) else {
+            return Ok(());
+        };
+        let (root, all): (B256, Arc<[DifferingNode]>) = (self.root, nodes.into());
+        let request = move |items: Range<u32>| {
+            Request::Snap(SnapRequest::TrieNodes {
+                root,
+                paths: trie_paths(all.get(indices(&items)).unwrap_or_default()),
+                bytes: ANSWER_BYTES,
+            })
+        };
+        let mut has_come = vec![false; nodes.len()];
+        let mut fault = None;
+        self.run(SnapKind::TrieNodes, count, request, |items, answer| {
+            let Answer::Snap(SnapAnswer::TrieNodes(came)) = answer else {
+                return Outcome::Wrong(Conduct::BadMessage);
+            };
+            if came.is_empty() {
+                return Outcome::Stateless;
+            }
+            let mut missing = Vec::new();
+            for (at, place) in items.zip(0..) {
+                let (index, rlp) = (at as usize, came.get(place));
+                let Some(rlp) = rlp.filter(|rlp| !rlp.is_empty()) else {
+                    missing.push(at..at + 1);
+                    continue;
+                };
+                // A piece may come twice, of two peers.
+                if std::mem::replace(&mut has_come[index], true) {
+                    continue;
+                }
+                match take(&nodes[index], rlp) {
+                    Ok(()) => {}
+                    Err(HealError::OtherNode) => {
+                        has_come[index] = false;
+                        return Outcome::Wrong(Conduct::Lie);
+                    }
+                    Err(HealError::Fault(error)) => fault = Some(error),
+                }
+            }
+            Outcome::Items { missing }
+        })?;
+        match fault {
+            Some(fault) => Err(FetchError::Fault(fault)),
+            None => Ok(()),
+        }
+    }
+
+    /// Asks again a little later if all peers failed, but not for want of the state: one that sends nonsense or breaks off once may be
+    /// the only one.
     fn run(
         &self,
         kind: SnapKind,
         items: u32,
-        request: MakeRequest,
+        request: impl Fn(Range<u32>) -> Request + Send + Sync + 'static,
         mut take: impl FnMut(Range<u32>, Answer) -> Outcome,
     ) -> Result<(), FetchError> {
+        let request = Arc::new(request);
+        let mut tries_left = TRIES;
+        loop {
+            let request = Arc::clone(&request);
+            let request = Box::new(move |items| request(items));
+            let given_up = self.run_once(kind, items, request, &mut take)?;
+            tries_left -= 1;
+            if given_up.is_empty() {
+                return Ok(());
+            }
+            let mut tries = given_up.iter().flat_map(|piece| &piece.tries);
+            if tries_left == 0 || tries.any(|one| one.end == TryEnd::Stateless) {
+                return Err(FetchError::GivenUp(reasons(&given_up)));
+            }
+            self.peers.wait(RETRY_PAUSE);
+        }
+    }
+
+    fn run_once(
+        &self,
+        kind: SnapKind,
+        items: u32,
+        request: MakeRequest,
+        take: &mut dyn FnMut(Range<u32>, Answer) -> Outcome,
+    ) -> Result<Vec<GivenUp>, FetchError> {
         let need = Need {
             root: (kind != SnapKind::ByteCodes).then_some(self.root),
             ..Need::default()
@@ -244,10 +337,7 @@ impl Fetcher<'_> {
                     let outcome = take(items, answer);
                     job.outcome(id, outcome);
                 }
-                Some(JobEvent::Done(given_up)) if given_up.is_empty() => return Ok(()),
-                Some(JobEvent::Done(given_up)) => {
-                    return Err(FetchError::GivenUp(reasons(&given_up)));
-                }
+                Some(JobEvent::Done(given_up)) => return Ok(given_up),
             }
         }
     }
@@ -267,6 +357,37 @@ fn missing(end: usize, items: &Range<u32>) -> Outcome {
     let missing = (end < items.end).then_some(end..items.end);
     let missing = missing.into_iter().collect();
     Outcome::Items { missing }
+}
+
+/// Where nodes are, as the wire has it: those of one storage together.
+fn trie_paths(nodes: &[DifferingNode]) -> Vec<TriePaths> {
+    let mut paths: Vec<TriePaths> = Vec::new();
+    for node in nodes {
+        let path = Bytes::from(node.compact_path());
+        let Some(owner) = node.owner else {
+            paths.push(TriePaths {
+                account: path,
+                slots: Vec::new(),
+            });
+            continue;
+        };
+        match paths.last_mut() {
+            Some(last) if last.account == owner[..] && !last.slots.is_empty() => {
+                last.slots.push(path);
+            }
+            _ => paths.push(TriePaths {
+                account: Bytes::copy_from_slice(owner.as_slice()),
+                slots: vec![path],
+            }),
+        }
+    }
+    paths
+}
+
+/// The answer of a peer is not proved, so.
+fn unproved(error: &RangeError) -> Conduct {
+    debug!(%error, "A part of a state is not proved");
+    Conduct::Unproved
 }
 
 /// Keeps the one item of a job.
@@ -300,7 +421,7 @@ fn read_accounts(
     let decoded: Option<Vec<_>> = decoded.collect();
     let decoded = decoded.ok_or(Conduct::BadMessage)?;
     let verified = verify_accounts(root, range.first, &decoded, &proof);
-    let has_more = verified.map_err(|_| Conduct::Lie)?;
+    let has_more = verified.map_err(|error| unproved(&error))?;
     Ok(Some(Part::of(decoded, has_more, range)))
 }
 
@@ -331,7 +452,7 @@ fn read_slots(
         _ => return Err(Conduct::BadMessage),
     };
     let verified = verify_slots(storage_root, range.first, &decoded, &proof);
-    let has_more = verified.map_err(|_| Conduct::Lie)?;
+    let has_more = verified.map_err(|error| unproved(&error))?;
     Ok(Some(Part::of(decoded, has_more, range)))
 }
 
@@ -353,7 +474,7 @@ fn read_storages(asked: &[(B256, B256)], answer: Answer) -> Result<Option<Vec<St
         // Only the last one may be cut, and then has a proof.
         let proof: &[Bytes] = if index == last { &proof } else { &[] };
         let verified = verify_slots(*root, KeyRange::WHOLE.first, &decoded, proof);
-        let has_more = verified.map_err(|_| Conduct::Lie)?;
+        let has_more = verified.map_err(|error| unproved(&error))?;
         let Part { items, rest, .. } = Part::of(decoded, has_more, KeyRange::WHOLE);
         storages.push(Storage { slots: items, rest });
     }

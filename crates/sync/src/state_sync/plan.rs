@@ -119,11 +119,6 @@ impl Plan {
         self.changed.notify_all();
     }
 
-    /// Whether no task waits for a worker.
-    pub(super) fn is_empty(&self) -> bool {
-        lock(&self.tasks).waiting.is_empty()
-    }
-
     /// Whether a worker waits for a task.
     pub(super) fn has_idle(&self) -> bool {
         let tasks = lock(&self.tasks);

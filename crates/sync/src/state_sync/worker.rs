@@ -3,7 +3,9 @@
 use super::fetch::{FetchError, Fetcher, Storage};
 use super::plan::{Plan, Task};
 use niwaki_primitives::{B256, EMPTY_CODE_HASH, EMPTY_ROOT_HASH};
-use niwaki_state::{KeyRange, LargeStorage, StateDownload, StatePart, TrieAccount};
+use niwaki_state::{
+    KeyRange, LargeStorage, StateDownload, StatePart, TrieAccount, UNKNOWN_STORAGE_ROOT,
+};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -47,8 +49,8 @@ impl Worker<'_> {
             && let Some(task) = self.plan.take()
         {
             worked = self.work(task, &mut unwritten);
-            // Tasks that wait for the part must be in the plan before it seems to be empty.
-            if !unwritten.tasks.is_empty() && self.plan.is_empty() {
+            // Tasks that wait for the part must be in the plan before this worker waits: the others end when it seems to be empty.
+            if !unwritten.tasks.is_empty() {
                 worked = worked.and(self.write(&mut unwritten));
             }
             self.plan.finish();
@@ -64,6 +66,19 @@ impl Worker<'_> {
         while let Some(task) = next {
             let rest = match task {
                 Task::Accounts(range) => self.accounts(range, unwritten)?,
+                Task::Storage {
+                    account,
+                    root,
+                    range,
+                } if root == UNKNOWN_STORAGE_ROOT => {
+                    let root = self.fetcher.storage_root(account)?;
+                    next = Some(Task::Storage {
+                        account,
+                        root,
+                        range,
+                    });
+                    continue;
+                }
                 Task::Storage {
                     account,
                     root,

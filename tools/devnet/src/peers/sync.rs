@@ -2,16 +2,17 @@
 //!
 //! ```text
 //! source: newPayload of every block, fork choice     sink: each slot newPayload and fork choice of the head, until VALID
+//!   `--late N`: the last N blocks while the sink syncs, one a slot
 //!    ^------------------------- peers ----------------------^
 //! ```
 
 use super::Binaries;
-use super::chain::Chain;
+use super::chain::{Chain, ChainBlock};
 use super::findings::Findings;
 use super::node::{self, connect, fork_choice, give, new_payload, same_block};
 use crate::process::{ClientKind, Process, memory, new_folder};
 use clap::Args;
-use eyre::{Result, bail, eyre};
+use eyre::{Result, bail, ensure, eyre};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -31,6 +32,9 @@ pub(crate) struct SyncOptions {
     /// Blocks of the chain.
     #[arg(long, value_name = "N", default_value_t = 3_000)]
     blocks: usize,
+    /// So many of the blocks come while the sink syncs, one each slot.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    late: usize,
     /// Folder of the chain: read if it exists (`genesis.json`, `newpayload.json`), else written [default: a temporary folder].
     #[arg(long, value_name = "DIR")]
     chain: Option<PathBuf>,
@@ -64,15 +68,27 @@ pub(crate) fn run(options: &SyncOptions) -> Result<()> {
         let options_of = node::syncing(&chain.genesis, has_snap);
         node::start(kind, name, binaries, &folder, options_of)
     };
-    let source = start(options.source, "source", folder.join("source"), false)?;
+    let early = chain.blocks.len().saturating_sub(options.late);
+    let (early, late) = chain.blocks.split_at(early);
+    ensure!(!early.is_empty(), "all {} blocks are late", late.len());
+    let start_source = |run: usize| {
+        let folder = folder.join(format!("source-{run}"));
+        let source = start(options.source, "source", folder, false)?;
+        give(&source.client, early)?;
+        Ok::<_, eyre::Report>(source)
+    };
     let began = Instant::now();
-    give(&source.client, &chain.blocks)?;
+    let mut source = start_source(0)?;
     let mut findings = Findings::default();
     findings.count("blocks", chain.blocks.len() as u64);
+    findings.count("blocks that come meanwhile", late.len() as u64);
     findings.figure("the source's import", began.elapsed().as_secs_f64(), "s");
     findings.text("source", node::version(&source.client)?);
     let (mut times, mut rates) = (Vec::new(), Vec::new());
     for run in 0..options.runs.max(1) {
+        if run > 0 && !late.is_empty() {
+            source = start_source(run)?;
+        }
         let sink_folder = folder.join(format!("sink-{run}"));
         let sink = start(options.sink, "sink", sink_folder, options.snap)?;
         if run == 0 {
@@ -80,7 +96,7 @@ pub(crate) fn run(options: &SyncOptions) -> Result<()> {
         }
         let connected = connect(&sink.client, &source.client)?;
         let cpu = [source.cpu_time()?, sink.cpu_time()?];
-        let took = sync(options, &chain, &sink)?;
+        let took = sync(options, early, late, &source, &sink)?;
         eprintln!("run {run}: {:.1} s", took.as_secs_f64());
         rates.push(chain.blocks.len() as f64 / took.as_secs_f64());
         times.push(took);
@@ -105,18 +121,29 @@ pub(crate) fn run(options: &SyncOptions) -> Result<()> {
     findings.finish("sync", options.json.as_deref())
 }
 
-/// Sends the head each slot until the sink has it. Returns how long that takes.
-fn sync(options: &SyncOptions, chain: &Chain, sink: &Process) -> Result<Duration> {
-    let head = chain
-        .blocks
-        .last()
-        .ok_or_else(|| eyre!("the chain has no block"))?;
+/// Sends the head each slot until the sink has it; first of all the blocks that are late, which the source gets too. Returns how long
+/// that takes.
+fn sync(
+    options: &SyncOptions,
+    early: &[ChainBlock],
+    late: &[ChainBlock],
+    source: &Process,
+    sink: &Process,
+) -> Result<Duration> {
+    let head = early.last();
+    let mut head = head.ok_or_else(|| eyre!("the chain has no block"))?;
+    let mut late = late.iter();
     let began = Instant::now();
     let timeout = Duration::from_secs(options.timeout_s);
     loop {
         let slot = Instant::now();
+        if let Some(next) = late.next() {
+            give(&source.client, std::slice::from_ref(next))?;
+            head = next;
+        }
         new_payload(&sink.client, head)?;
-        if fork_choice(&sink.client, head)? == "VALID" {
+        let is_there = fork_choice(&sink.client, head)? == "VALID";
+        if is_there && late.len() == 0 {
             return Ok(began.elapsed());
         }
         if began.elapsed() > timeout {
@@ -129,10 +156,10 @@ fn sync(options: &SyncOptions, chain: &Chain, sink: &Process) -> Result<Duration
         }
         // A sink that is at the head before its slot ends has finished then.
         while slot.elapsed() < Duration::from_millis(options.slot_ms) {
-            if sink.client.block_number()? >= head.number {
+            if late.len() == 0 && sink.client.block_number()? >= head.number {
                 break;
             }
-            std::thread::sleep(Duration::from_millis(20));
+            std::thread::sleep(Duration::from_millis(options.slot_ms.min(20)));
         }
     }
 }
@@ -143,8 +170,8 @@ pub(super) fn last_lines(log: &str) -> String {
     lines[lines.len().saturating_sub(30)..].join("\n")
 }
 
-/// With a downloaded state a node may have only the last 256 blocks below it, the pivot 64 below the head.
-const BLOCKS_WITH_STATE: u64 = 300;
+/// With a downloaded state a node may have only the last 256 blocks below it, the pivot 32 below the head.
+const BLOCKS_WITH_STATE: u64 = 280;
 
 fn is_same(chain: &Chain, source: &Process, sink: &Process, snap: bool) -> Result<bool> {
     let (source, sink) = (&source.client, &sink.client);

@@ -1,7 +1,7 @@
 //! The network of peers, as the flags describe it.
 
 use crate::options::{DiscoveryMode, DnsList, PeerFlags, SyncModeFlag};
-use niwaki_network::wire::{EthVersion, SnapVersion};
+use niwaki_network::wire::EthVersion;
 use niwaki_network::{BootNode, NatMethod, NetRestrict, Node, NodeId, Subnet};
 use niwaki_primitives::B256;
 use niwaki_sync::SyncMode;
@@ -26,7 +26,10 @@ pub(crate) struct PeersConfig {
     /// The folder of saved peers and of the record.
     pub(crate) folder: PathBuf,
     pub(crate) versions: Vec<EthVersion>,
-    pub(crate) snap: Vec<SnapVersion>,
+    /// Whether parts of states are given.
+    pub(crate) has_snap: bool,
+    /// Whether `snap/2` is offered too; `None`: if the chain has access lists.
+    pub(crate) has_snap2: Option<bool>,
     pub(crate) max_peers: usize,
     pub(crate) inbound_percent: usize,
     /// `None` without discovery.
@@ -93,11 +96,8 @@ impl PeersConfig {
             versions: versions
                 .filter(|version| offered.contains(&version.number()))
                 .collect(),
-            snap: match (flags.snapsync_server_enabled, flags.snap2_enabled) {
-                (Some(false), _) => Vec::new(),
-                (_, Some(false)) => vec![SnapVersion::Snap1],
-                _ => SnapVersion::ALL.to_vec(),
-            },
+            has_snap: flags.snapsync_server_enabled != Some(false),
+            has_snap2: flags.snap2_enabled,
             max_peers: flags.max_peers,
             inbound_percent: match is_bounded {
                 true => usize::from(flags.remote_connections_max_percentage),

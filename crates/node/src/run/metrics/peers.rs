@@ -221,6 +221,31 @@ fn sample_sync(status: &SyncStatus) {
         let name = "besu_synchronizer_chain_download_pipeline_restarts_total";
         counter!(name, "reason" => reason).absolute(count);
     }
+    let pivot = status.pivot.unwrap_or_default();
+    gauge!("besu_synchronizer_fast_sync_pivot_block_current").set(pivot as f64);
+    counter!("besu_synchronizer_fast_sync_pivot_block_selected_count_total")
+        .absolute(status.pivots);
+    let share = status.state_share;
+    for (name, count) in [
+        (
+            "besu_synchronizer_snap_world_state_accounts_total",
+            share.accounts,
+        ),
+        (
+            "besu_synchronizer_snap_world_state_slots_total",
+            share.slots,
+        ),
+        (
+            "besu_synchronizer_snap_world_state_codes_total",
+            share.codes,
+        ),
+        (
+            "besu_synchronizer_snap_world_state_healed_nodes_total",
+            status.healed_nodes,
+        ),
+    ] {
+        counter!(name).absolute(count);
+    }
     for reason in STALLS {
         let is_stalled = status.stall == Some(reason);
         gauge!("niwaki_sync_stalled", "reason" => reason).set(f64::from(u8::from(is_stalled)));

@@ -6,14 +6,17 @@ use eyre::{Result, WrapErr};
 use niwaki_chain::Chain;
 use niwaki_network::BootNode;
 use niwaki_network::discovery::dns::ListUrl;
-use niwaki_primitives::B256;
-use niwaki_rules::{FirstPeers, Network};
+use niwaki_network::wire::SnapVersion;
+use niwaki_primitives::{B256, Fork};
+use niwaki_rules::{ChainSpec, FirstPeers, Network};
 
 /// What the network begins with.
 #[derive(Debug)]
 pub(super) struct First {
     pub(super) boot_nodes: Vec<BootNode>,
     pub(super) dns_list: Option<ListUrl>,
+    /// The versions of `snap` that are offered.
+    pub(super) snap: Vec<SnapVersion>,
 }
 
 impl First {
@@ -29,8 +32,21 @@ impl First {
                 Some(DnsList(url)) => url.clone(),
                 None => dns_list(in_file, genesis)?,
             },
+            snap: snap_versions(config, chain.spec(), crate::run::now()),
         })
     }
+}
+
+/// Two nodes speak the highest version that both offer. `snap/2` has access lists in the place of trie nodes, so it is of no use
+/// before a chain has lists.
+fn snap_versions(config: &PeersConfig, spec: &ChainSpec, now: u64) -> Vec<SnapVersion> {
+    let has_lists = spec.fork_at(u64::MAX, now, true) >= Fork::Amsterdam;
+    let mut versions = SnapVersion::ALL.to_vec();
+    versions.retain(|version| match version {
+        SnapVersion::Snap1 => config.has_snap,
+        SnapVersion::Snap2 => config.has_snap && config.has_snap2.unwrap_or(has_lists),
+    });
+    versions
 }
 
 /// The built-in chain with this genesis block.

@@ -21,12 +21,10 @@ const LARGE: usize = 1 << 18;
 pub(super) struct BuiltPart {
     /// Hashed address and leaf of each account, ascending.
     pub(super) accounts: Vec<(B256, Vec<u8>)>,
-    /// Rows of storage tries, and accounts whose storage root was not known.
+    /// Rows of storage tries, and accounts whose rows had other storage roots.
     pub(super) rows: Batch,
     /// Deletes of slots that no account has.
     pub(super) removed: Batch,
-    /// Accounts that say another storage root than their slots have.
-    pub(super) differing: Vec<B256>,
     /// Codes of these accounts that are not here.
     pub(super) missing_codes: Vec<B256>,
 }
@@ -207,11 +205,9 @@ impl Part<'_> {
         Ok(())
     }
 
-    /// The storage of an account has this root.
+    /// The storage of an account has this root, whatever its row says.
     fn account(&mut self, key: B256, mut account: TrieAccount, root: B256) {
-        if account.storage_root != root && account.storage_root != UNKNOWN_ROOT {
-            self.built.differing.push(key);
-        } else if account.storage_root != root {
+        if account.storage_root != root {
             account.storage_root = root;
             let slim = encode_account(&account);
             self.built
@@ -227,9 +223,6 @@ impl Part<'_> {
         Ok(self.built)
     }
 }
-
-/// The storage root in the row of an account whose slots have changed since it came: the build writes the right one.
-const UNKNOWN_ROOT: B256 = B256::ZERO;
 
 fn put_row(rows: &mut Batch, owner: &Owner, path: &Path, row: Option<&[u8]>) {
     let (segment, key) = row_key(owner, path);

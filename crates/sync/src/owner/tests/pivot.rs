@@ -1,0 +1,215 @@
+//! A pivot that gets old while its state comes: access lists lead what has come to a later block.
+
+use super::state::{Direct, Lie, wait_until};
+use super::*;
+use crate::tests::{chain_of, testdata_of};
+use niwaki_chain::{BlockTemplate, ImportRequest};
+use niwaki_primitives::{Address, Withdrawal};
+use std::sync::OnceLock;
+use std::sync::atomic::AtomicU64;
+
+/// The head when a sync begins, and when it ends.
+const FIRST: usize = 200;
+const LAST: usize = 330;
+
+fn empty() -> Arc<Chain> {
+    chain_of(&testdata_of("amsterdam", "genesis.json"), None)
+}
+
+/// Blocks of Amsterdam, each with withdrawals to old and new accounts; system contracts write slots in each.
+fn blocks() -> &'static [Block] {
+    static BLOCKS: OnceLock<Vec<Block>> = OnceLock::new();
+    BLOCKS.get_or_init(|| {
+        let chain = empty();
+        let mut blocks = Vec::new();
+        for number in 1..=LAST as u64 {
+            let withdrawal = |index: u64| Withdrawal {
+                index,
+                address: Address::from_word(B256::from(keccak(number * index))),
+                amount: 1,
+                ..Withdrawal::default()
+            };
+            let template = BlockTemplate {
+                parent: chain.head().id.hash,
+                timestamp: number * 12,
+                withdrawals: (1..5).map(withdrawal).collect(),
+                parent_beacon_block_root: B256::from(keccak(number)),
+                slot_number: number,
+                ..BlockTemplate::default()
+            };
+            let block = chain.build(template, Vec::new()).unwrap().block;
+            chain.import(block.clone()).unwrap();
+            blocks.push(block);
+        }
+        blocks
+    })
+}
+
+fn keccak(number: u64) -> [u8; 32] {
+    niwaki_crypto::keccak256(number.to_be_bytes()).0
+}
+
+fn import(chain: &Chain, blocks: &[Block]) {
+    for block in blocks {
+        let request = ImportRequest::with_hash(block.clone(), hash_of(block));
+        chain.import(request).unwrap();
+    }
+}
+
+/// A node that is driven by a consensus client.
+struct Driven {
+    source: Arc<Chain>,
+    peers: Direct,
+    consensus: Arc<Consensus>,
+    sync: Sync,
+}
+
+impl Driven {
+    /// Syncs to block [`FIRST`] from peers that give so many answers.
+    fn start(lies: &[Lie], answers: u64) -> Self {
+        Self::start_to(FIRST, lies, answers)
+    }
+
+    fn start_to(head: usize, lies: &[Lie], answers: u64) -> Self {
+        let source = empty();
+        import(&source, &blocks()[..head]);
+        let peers = Direct::new(&source, lies, 500, answers);
+        let consensus = Arc::new(Consensus::new(empty()));
+        let settings = Settings {
+            consensus: Arc::clone(&consensus),
+            mode: SyncMode::Snap,
+            is_driven: true,
+            target: None,
+        };
+        let sync = Sync::start_with(settings, Box::new(peers.clone())).unwrap();
+        let driven = Self {
+            source,
+            peers,
+            consensus,
+            sync,
+        };
+        driven.choose(&blocks()[head - 1]);
+        driven
+    }
+
+    fn choose(&self, block: &Block) {
+        let hash = hash_of(block);
+        let hints = PayloadHints::default();
+        let verdict = self.consensus.new_payload(block.clone(), hash, hints);
+        assert!(!matches!(verdict, Ok(Verdict::Invalid(_)) | Err(_)));
+        let choice = ForkChoice {
+            head: hash,
+            safe: B256::ZERO,
+            finalized: B256::ZERO,
+        };
+        let verdict = self.consensus.fork_choice(choice);
+        assert!(!matches!(verdict, Ok(Verdict::Invalid(_)) | Err(_)));
+    }
+
+    fn head(&self) -> u64 {
+        self.consensus.chain().head().id.number
+    }
+
+    fn answers(&self) -> &AtomicU64 {
+        &self.peers.0.answers
+    }
+
+    /// The chain goes on to [`LAST`] while the peers are silent; then they answer, and the node gets there.
+    fn go_on(&self) {
+        wait_until(&self.sync, "silence", || {
+            self.answers().load(Ordering::Relaxed) == 0
+        });
+        for block in &blocks()[FIRST..LAST] {
+            import(&self.source, std::slice::from_ref(block));
+            self.choose(block);
+        }
+        self.answers().store(u64::MAX, Ordering::Relaxed);
+        wait_until(&self.sync, "the head", || self.head() == LAST as u64);
+    }
+
+    /// Ends the sync, and checks the database. Returns the first block that is there.
+    fn end(self) -> u64 {
+        let status = self.sync.status();
+        assert!(status.failures.is_empty(), "{status:?}");
+        self.sync.stop();
+        let chain = self.consensus.chain();
+        assert_clean(chain);
+        chain.first_block().unwrap()
+    }
+}
+
+/// How many requests a sync to a block makes.
+fn needed(head: usize) -> u64 {
+    let driven = Driven::start_to(head, &[Lie::None], u64::MAX);
+    wait_until(&driven.sync, "the head", || driven.head() == head as u64);
+    let needed = driven.peers.0.requests.load(Ordering::Relaxed);
+    // The pivot is 32 blocks below the head, and comes with its ancestors.
+    assert_eq!(driven.end(), (head as u64 - 32).saturating_sub(255).max(1));
+    needed
+}
+
+#[test]
+fn a_state_that_comes_while_the_chain_goes_on_is_led_to_a_later_block() {
+    let (needed, later) = (needed(FIRST), needed(LAST));
+    for eighths in [1, 3, 5, 7] {
+        let driven = Driven::start(&[Lie::None, Lie::None], needed * eighths / 8);
+        driven.go_on();
+        let requests = driven.peers.0.requests.load(Ordering::Relaxed);
+        assert!(
+            requests < later * 3 / 2,
+            "{requests} requests instead of {later}"
+        );
+        let lists = (1..=LAST as u64).filter(|number| {
+            let chain = driven.consensus.chain();
+            let hash = chain.canonical_hash(*number).unwrap();
+            hash.is_some_and(|hash| chain.block_access_list(&hash).unwrap().is_some())
+        });
+        let lists = lists.count() as u64;
+        let status = driven.sync.status();
+        assert_eq!((status.pivots, status.healed_nodes), (2, 0));
+        // Blocks that come with the state have theirs too.
+        assert_eq!(lists, LAST as u64 - driven.end() + 1);
+    }
+}
+
+#[test]
+fn without_access_lists_what_came_of_the_old_pivot_is_healed() {
+    let needed = needed(FIRST);
+    for eighths in [1, 4, 7] {
+        let driven = Driven::start(&[Lie::NoLists, Lie::NoLists], needed * eighths / 8);
+        driven.go_on();
+        let status = driven.sync.status();
+        assert_eq!(status.pivots, 2);
+        assert!(status.healed_nodes > 0, "{eighths}");
+        driven.end();
+    }
+}
+
+#[test]
+fn without_lists_and_nodes_the_state_comes_again_from_the_beginning() {
+    let driven = Driven::start(&[Lie::NoNodes, Lie::NoNodes], needed(FIRST) / 2);
+    driven.go_on();
+    let status = driven.sync.status();
+    assert_eq!((status.healed_nodes, status.pivots), (0, 2));
+    driven.end();
+}
+
+#[test]
+fn nodes_that_are_others_than_asked_for_are_refused() {
+    let driven = Driven::start(&[Lie::OtherNodes, Lie::NoLists, Lie::NoLists], 60);
+    driven.go_on();
+    let caught = lock(&driven.peers.0.caught).clone();
+    assert!(!caught.is_empty());
+    assert!(caught.iter().all(|(by, _)| *by == Lie::OtherNodes));
+    driven.end();
+}
+
+#[test]
+fn lists_of_other_blocks_are_refused() {
+    let driven = Driven::start(&[Lie::OtherLists, Lie::None], 40);
+    driven.go_on();
+    let caught = lock(&driven.peers.0.caught).clone();
+    assert!(!caught.is_empty());
+    assert!(caught.iter().all(|(by, _)| *by == Lie::OtherLists));
+    driven.end();
+}
