@@ -139,15 +139,60 @@ fn string_or_null(object: &mut Object<'_>, name: &str, text: Option<&str>) {
     }
 }
 
+/// What has come of a state, as go-ethereum and Besu name it.
+pub(crate) fn write_downloaded_state(report: &SyncReport, object: &mut Object<'_>) {
+    let is_healing = report.state == "heal";
+    let healing = if is_healing { report.open_items } else { 0 };
+    let came = report.accounts + report.slots + report.codes + report.healed_nodes;
+    for (name, count) in [
+        ("syncedAccounts", report.accounts),
+        ("syncedStorage", report.slots),
+        ("syncedBytecodes", report.codes),
+        ("healedTrienodes", report.healed_nodes),
+        ("healingTrienodes", healing),
+        ("pulledStates", came),
+        ("knownStates", came + healing),
+    ] {
+        object.number(name, count);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::{Value, json};
 
     fn written(report: &SyncReport) -> Value {
+        json_of(|object| write(report, object))
+    }
+
+    fn json_of(write: impl FnOnce(&mut Object<'_>)) -> Value {
         let mut out = Vec::new();
-        write(report, &mut Object::new(&mut out));
+        write(&mut Object::new(&mut out));
         serde_json::from_slice(&out).unwrap()
+    }
+
+    #[test]
+    fn a_state_that_is_downloaded_has_the_fields_of_other_clients() {
+        let mut report = SyncReport {
+            state: "heal",
+            accounts: 16,
+            slots: 32,
+            codes: 1,
+            healed_nodes: 3,
+            open_items: 4,
+            ..SyncReport::default()
+        };
+        let written = json_of(|object| write_downloaded_state(&report, object));
+        let expected = json!({
+            "syncedAccounts": "0x10", "syncedStorage": "0x20", "syncedBytecodes": "0x1", "healedTrienodes": "0x3",
+            "healingTrienodes": "0x4", "pulledStates": "0x34", "knownStates": "0x38",
+        });
+        assert_eq!(written, expected);
+        // What is open then are parts of the build.
+        report.state = "build";
+        let written = json_of(|object| write_downloaded_state(&report, object));
+        assert_eq!(written["healingTrienodes"], "0x0");
     }
 
     #[test]

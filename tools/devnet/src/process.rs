@@ -24,7 +24,7 @@ pub(crate) enum ClientKind {
 pub(crate) const APIS: &str = "ETH,NET,WEB3,TXPOOL,DEBUG,TRACE";
 
 /// The same, and what manages peers.
-const APIS_WITH_PEERS: &str = "ADMIN,ETH,NET,WEB3,TXPOOL,DEBUG,TRACE";
+const APIS_WITH_PEERS: &str = "ADMIN,ETH,NET,NIWAKI,WEB3,TXPOOL,DEBUG,TRACE";
 
 /// How to start a client.
 #[derive(Clone, Copy, Debug)]

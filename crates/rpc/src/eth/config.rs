@@ -2,6 +2,7 @@
 
 use crate::json::{self, Object};
 use crate::params::Params;
+use crate::sync::write_downloaded_state;
 use crate::{Backend, RpcError, RpcResult, SyncStatus};
 use niwaki_primitives::{
     Address, BUILDER_DEPOSIT_CONTRACT_ADDRESS, BUILDER_EXIT_CONTRACT_ADDRESS, Fork, address,
@@ -50,7 +51,7 @@ pub(super) fn syncing(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> R
     let head = backend.chain().head().id.number;
     let report = backend.operator().sync_report();
     let report = report.filter(|report| report.target.is_some());
-    let (start, highest) = match report {
+    let (start, highest) = match &report {
         Some(report) => (report.start_block.min(head), report.highest_block),
         None => (head, 0),
     };
@@ -58,6 +59,9 @@ pub(super) fn syncing(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> R
     object.number("startingBlock", start);
     object.number("currentBlock", head);
     object.number("highestBlock", target.max(highest).max(head));
+    if let Some(report) = report.filter(|report| report.way == Some("snap")) {
+        write_downloaded_state(&report, &mut object);
+    }
     Ok(())
 }
 

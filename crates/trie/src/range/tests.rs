@@ -173,7 +173,8 @@ impl Change {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2_000))]
+    // More with PROPTEST_CASES.
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases.max(2_000)))]
 
     #[test]
     fn every_range_is_proven_with_whether_there_is_more(

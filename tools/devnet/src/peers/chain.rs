@@ -31,6 +31,13 @@ pub(super) struct ChainBlock {
     pub(super) params: Value,
 }
 
+impl Chain {
+    /// The blocks without the last ones, and these.
+    pub(super) fn split(&self, late: usize) -> (&[ChainBlock], &[ChainBlock]) {
+        self.blocks.split_at(self.blocks.len().saturating_sub(late))
+    }
+}
+
 impl ChainBlock {
     pub(super) fn fork_choice(&self) -> Value {
         node::choice(&self.hash)

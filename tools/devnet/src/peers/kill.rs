@@ -4,12 +4,14 @@
 use super::Binaries;
 use super::chain::Chain;
 use super::findings::Findings;
-use super::node::{self, fork_choice, give, new_payload, same_block, wait_until};
+use super::node::{self, GrowingChain, fork_choice, give, new_payload, same_block, wait_until};
 use crate::process::{ClientKind, Process, new_folder};
 use clap::Args;
-use eyre::{Result, WrapErr, ensure, eyre};
+use eyre::{Result, WrapErr, ensure};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
+use serde_json::json;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -30,6 +32,9 @@ pub(crate) struct KillOptions {
     /// Blocks of the chain.
     #[arg(long, value_name = "N", default_value_t = 3_000)]
     blocks: usize,
+    /// So many of the blocks come while the node syncs.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    late: usize,
     /// Longest time from a start to the kill, milliseconds.
     #[arg(long, value_name = "MS", default_value_t = 4_000)]
     within_ms: u64,
@@ -55,6 +60,8 @@ struct Counts {
     during_sync: u64,
     /// Kills while a state was being downloaded.
     without_state: u64,
+    /// Kills by what the sync was doing.
+    states: BTreeMap<String, u64>,
     syncs: u64,
     /// Blocks that were gone after a kill: they are asked for again.
     gone: Vec<u64>,
@@ -71,14 +78,25 @@ pub(crate) fn run(options: &KillOptions) -> Result<()> {
         let options_of = node::syncing(&chain.genesis, has_snap);
         node::start(kind, name, &options.binaries, &folder, options_of)
     };
-    let source = start(options.source, "source", folder.join("source"), false)?;
-    give(&source.client, &chain.blocks)?;
+    let (early, late) = chain.split(options.late);
+    let start_source = |folder: PathBuf| {
+        let source = start(options.source, "source", folder, false)?;
+        give(&source.client, early)?;
+        Ok::<_, eyre::Report>(source)
+    };
+    let mut source = start_source(folder.join("source"))?;
     let mut rng = SmallRng::seed_from_u64(options.seed);
     let mut counts = Counts::default();
     while counts.kills < options.runs {
-        let data = folder.join(format!("sink-{}", counts.syncs));
+        let run = counts.syncs;
+        if run > 0 && !late.is_empty() {
+            source = start_source(folder.join(format!("source-{run}")))?;
+        }
+        let data = folder.join(format!("sink-{run}"));
         let mut sink = start(ClientKind::Niwaki, "sink", data.clone(), options.snap)?;
-        sync_and_kill(options, &chain, &source, &mut sink, (&mut rng, &mut counts))?;
+        let growing = GrowingChain::new(early, late)?;
+        let state = (&mut rng, &mut counts);
+        sync_and_kill(options, growing, &source, &mut sink, state)?;
         drop(sink);
         std::fs::remove_dir_all(data)?;
     }
@@ -92,6 +110,9 @@ pub(crate) fn run(options: &KillOptions) -> Result<()> {
             "some kills come before it has a whole state",
             counts.without_state > 0,
         );
+    }
+    for (state, kills) in counts.states {
+        findings.count(format!("kills in state {state}"), kills);
     }
     findings.count("syncs to the end", counts.syncs);
     findings.count("blocks asked for again, in all", again);
@@ -114,24 +135,23 @@ pub(crate) fn run(options: &KillOptions) -> Result<()> {
 /// One sync from the genesis block to the head, with kills.
 fn sync_and_kill(
     options: &KillOptions,
-    chain: &Chain,
+    mut chain: GrowingChain<'_>,
     source: &Process,
     sink: &mut Process,
     state: (&mut SmallRng, &mut Counts),
 ) -> Result<()> {
     let (rng, counts) = state;
-    let head = chain
-        .blocks
-        .last()
-        .ok_or_else(|| eyre!("the chain has no block"))?;
     let began = Instant::now();
     loop {
         sink.client.add_peer(&source.client.enode()?)?;
         let wait = Duration::from_millis(rng.random_range(20..=options.within_ms.max(21)));
-        let (is_at_head, last) = follow(sink, head, wait)?;
+        let (is_at_head, last) = follow(source, sink, &mut chain, wait)?;
         if counts.kills >= options.runs || is_at_head {
             break;
         }
+        let status = sink.client.call("niwaki_syncStatus", json!([]))?;
+        let state = status["state"].as_str().unwrap_or("unknown").to_owned();
+        *counts.states.entry(state).or_default() += 1;
         sink.kill()?;
         counts.kills += 1;
         counts.during_sync += 1;
@@ -151,7 +171,7 @@ fn sync_and_kill(
         );
     }
     sink.client.add_peer(&source.client.enode()?)?;
-    let (is_at_head, last) = follow(sink, head, TIMEOUT)?;
+    let (is_at_head, last) = follow(source, sink, &mut chain, TIMEOUT)?;
     ensure!(is_at_head, "block {last} after {TIMEOUT:?}");
     counts.syncs += 1;
     counts.wrong_heads += u64::from(!same_block(&source.client, &sink.client, "latest")?);
@@ -161,12 +181,18 @@ fn sync_and_kill(
     check(sink, counts)
 }
 
-/// Sends the head for some time. Returns whether the node has it, and its block number then.
-fn follow(sink: &Process, head: &super::chain::ChainBlock, time: Duration) -> Result<(bool, u64)> {
+/// Sends the head for some time, as the chain grows. Returns whether the node has its last block, and its block number then.
+fn follow(
+    source: &Process,
+    sink: &Process,
+    chain: &mut GrowingChain<'_>,
+    time: Duration,
+) -> Result<(bool, u64)> {
     let began = Instant::now();
     loop {
+        let head = chain.grow(&source.client)?;
         new_payload(&sink.client, head)?;
-        let is_at_head = fork_choice(&sink.client, head)? == "VALID";
+        let is_at_head = fork_choice(&sink.client, head)? == "VALID" && chain.is_whole();
         let number = sink.client.block_number()?;
         if is_at_head || began.elapsed() > time {
             return Ok((is_at_head, number));

@@ -4,7 +4,7 @@ use super::Binaries;
 use super::chain::ChainBlock;
 use crate::client::Client;
 use crate::process::{ClientKind, P2pOptions, Process, StartOptions};
-use eyre::{Result, bail, ensure};
+use eyre::{Result, bail, ensure, eyre};
 use niwaki_primitives::B256;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -129,6 +129,38 @@ pub(super) fn give(client: &Client, blocks: &[ChainBlock]) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// A chain that grows while another node syncs: its last blocks come one by one.
+pub(super) struct GrowingChain<'c> {
+    late: std::slice::Iter<'c, ChainBlock>,
+    head: &'c ChainBlock,
+}
+
+impl<'c> GrowingChain<'c> {
+    /// Begins at the last of the `early` blocks.
+    pub(super) fn new(early: &'c [ChainBlock], late: &'c [ChainBlock]) -> Result<Self> {
+        let head = early.last();
+        let head = head.ok_or_else(|| eyre!("all {} blocks of the chain are late", late.len()))?;
+        Ok(Self {
+            late: late.iter(),
+            head,
+        })
+    }
+
+    /// Gives the node that has the chain its next block, if one is left. Returns the head.
+    pub(super) fn grow(&mut self, source: &Client) -> Result<&'c ChainBlock> {
+        if let Some(next) = self.late.next() {
+            give(source, std::slice::from_ref(next))?;
+            self.head = next;
+        }
+        Ok(self.head)
+    }
+
+    /// Whether no block is left.
+    pub(super) fn is_whole(&self) -> bool {
+        self.late.len() == 0
+    }
 }
 
 /// The fork choice with this head and no finalized block.

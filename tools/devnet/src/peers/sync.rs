@@ -7,12 +7,12 @@
 //! ```
 
 use super::Binaries;
-use super::chain::{Chain, ChainBlock};
+use super::chain::Chain;
 use super::findings::Findings;
-use super::node::{self, connect, fork_choice, give, new_payload, same_block};
+use super::node::{self, GrowingChain, connect, fork_choice, give, new_payload, same_block};
 use crate::process::{ClientKind, Process, memory, new_folder};
 use clap::Args;
-use eyre::{Result, bail, ensure, eyre};
+use eyre::{Result, bail};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -68,9 +68,7 @@ pub(crate) fn run(options: &SyncOptions) -> Result<()> {
         let options_of = node::syncing(&chain.genesis, has_snap);
         node::start(kind, name, binaries, &folder, options_of)
     };
-    let early = chain.blocks.len().saturating_sub(options.late);
-    let (early, late) = chain.blocks.split_at(early);
-    ensure!(!early.is_empty(), "all {} blocks are late", late.len());
+    let (early, late) = chain.split(options.late);
     let start_source = |run: usize| {
         let folder = folder.join(format!("source-{run}"));
         let source = start(options.source, "source", folder, false)?;
@@ -96,7 +94,7 @@ pub(crate) fn run(options: &SyncOptions) -> Result<()> {
         }
         let connected = connect(&sink.client, &source.client)?;
         let cpu = [source.cpu_time()?, sink.cpu_time()?];
-        let took = sync(options, early, late, &source, &sink)?;
+        let took = sync(options, GrowingChain::new(early, late)?, &source, &sink)?;
         eprintln!("run {run}: {:.1} s", took.as_secs_f64());
         rates.push(chain.blocks.len() as f64 / took.as_secs_f64());
         times.push(took);
@@ -125,25 +123,18 @@ pub(crate) fn run(options: &SyncOptions) -> Result<()> {
 /// that takes.
 fn sync(
     options: &SyncOptions,
-    early: &[ChainBlock],
-    late: &[ChainBlock],
+    mut chain: GrowingChain<'_>,
     source: &Process,
     sink: &Process,
 ) -> Result<Duration> {
-    let head = early.last();
-    let mut head = head.ok_or_else(|| eyre!("the chain has no block"))?;
-    let mut late = late.iter();
     let began = Instant::now();
     let timeout = Duration::from_secs(options.timeout_s);
     loop {
         let slot = Instant::now();
-        if let Some(next) = late.next() {
-            give(&source.client, std::slice::from_ref(next))?;
-            head = next;
-        }
+        let head = chain.grow(&source.client)?;
         new_payload(&sink.client, head)?;
         let is_there = fork_choice(&sink.client, head)? == "VALID";
-        if is_there && late.len() == 0 {
+        if is_there && chain.is_whole() {
             return Ok(began.elapsed());
         }
         if began.elapsed() > timeout {
@@ -156,7 +147,7 @@ fn sync(
         }
         // A sink that is at the head before its slot ends has finished then.
         while slot.elapsed() < Duration::from_millis(options.slot_ms) {
-            if late.len() == 0 && sink.client.block_number()? >= head.number {
+            if chain.is_whole() && sink.client.block_number()? >= head.number {
                 break;
             }
             std::thread::sleep(Duration::from_millis(options.slot_ms.min(20)));

@@ -11,38 +11,50 @@ use std::sync::atomic::AtomicU64;
 /// The head when a sync begins, and when it ends.
 const FIRST: usize = 200;
 const LAST: usize = 330;
+/// The last block of both branches.
+const FORK: usize = 150;
 
 fn empty() -> Arc<Chain> {
     chain_of(&testdata_of("amsterdam", "genesis.json"), None)
 }
 
-/// Blocks of Amsterdam, each with withdrawals to old and new accounts; system contracts write slots in each.
+/// The main branch.
 fn blocks() -> &'static [Block] {
     static BLOCKS: OnceLock<Vec<Block>> = OnceLock::new();
-    BLOCKS.get_or_init(|| {
-        let chain = empty();
-        let mut blocks = Vec::new();
-        for number in 1..=LAST as u64 {
-            let withdrawal = |index: u64| Withdrawal {
-                index,
-                address: Address::from_word(B256::from(keccak(number * index))),
-                amount: 1,
-                ..Withdrawal::default()
-            };
-            let template = BlockTemplate {
-                parent: chain.head().id.hash,
-                timestamp: number * 12,
-                withdrawals: (1..5).map(withdrawal).collect(),
-                parent_beacon_block_root: B256::from(keccak(number)),
-                slot_number: number,
-                ..BlockTemplate::default()
-            };
-            let block = chain.build(template, Vec::new()).unwrap().block;
-            chain.import(block.clone()).unwrap();
-            blocks.push(block);
-        }
-        blocks
-    })
+    BLOCKS.get_or_init(|| build(&empty(), LAST, 1))
+}
+
+/// The main branch up to block [`FORK`], then others up to block [`FIRST`].
+fn side_branch() -> Vec<Block> {
+    let chain = empty();
+    let common = &blocks()[..FORK];
+    import(&chain, common);
+    [common, &build(&chain, FIRST, 2)].concat()
+}
+
+/// Blocks of Amsterdam upon a head, each with withdrawals to old and new accounts; system contracts write slots in each.
+fn build(chain: &Chain, last: usize, amount: u64) -> Vec<Block> {
+    let mut blocks = Vec::new();
+    for number in chain.head().id.number + 1..=last as u64 {
+        let withdrawal = |index: u64| Withdrawal {
+            index,
+            address: Address::from_word(B256::from(keccak(number * index))),
+            amount,
+            ..Withdrawal::default()
+        };
+        let template = BlockTemplate {
+            parent: chain.head().id.hash,
+            timestamp: number * 12,
+            withdrawals: (1..5).map(withdrawal).collect(),
+            parent_beacon_block_root: B256::from(keccak(number)),
+            slot_number: number,
+            ..BlockTemplate::default()
+        };
+        let block = chain.build(template, Vec::new()).unwrap().block;
+        chain.import(block.clone()).unwrap();
+        blocks.push(block);
+    }
+    blocks
 }
 
 fn keccak(number: u64) -> [u8; 32] {
@@ -67,12 +79,13 @@ struct Driven {
 impl Driven {
     /// Syncs to block [`FIRST`] from peers that give so many answers.
     fn start(lies: &[Lie], answers: u64) -> Self {
-        Self::start_to(FIRST, lies, answers)
+        Self::start_to(&blocks()[..FIRST], lies, answers)
     }
 
-    fn start_to(head: usize, lies: &[Lie], answers: u64) -> Self {
+    /// Syncs to the last of these blocks.
+    fn start_to(blocks: &[Block], lies: &[Lie], answers: u64) -> Self {
         let source = empty();
-        import(&source, &blocks()[..head]);
+        import(&source, blocks);
         let peers = Direct::new(&source, lies, 500, answers);
         let consensus = Arc::new(Consensus::new(empty()));
         let settings = Settings {
@@ -88,7 +101,7 @@ impl Driven {
             consensus,
             sync,
         };
-        driven.choose(&blocks()[head - 1]);
+        driven.choose(&blocks[blocks.len() - 1]);
         driven
     }
 
@@ -116,10 +129,14 @@ impl Driven {
 
     /// The chain goes on to [`LAST`] while the peers are silent; then they answer, and the node gets there.
     fn go_on(&self) {
+        self.go_on_with(&blocks()[FIRST..]);
+    }
+
+    fn go_on_with(&self, blocks: &[Block]) {
         wait_until(&self.sync, "silence", || {
             self.answers().load(Ordering::Relaxed) == 0
         });
-        for block in &blocks()[FIRST..LAST] {
+        for block in blocks {
             import(&self.source, std::slice::from_ref(block));
             self.choose(block);
         }
@@ -140,7 +157,7 @@ impl Driven {
 
 /// How many requests a sync to a block makes.
 fn needed(head: usize) -> u64 {
-    let driven = Driven::start_to(head, &[Lie::None], u64::MAX);
+    let driven = Driven::start_to(&blocks()[..head], &[Lie::None], u64::MAX);
     wait_until(&driven.sync, "the head", || driven.head() == head as u64);
     let needed = driven.peers.0.requests.load(Ordering::Relaxed);
     // The pivot is 32 blocks below the head, and comes with its ancestors.
@@ -181,6 +198,19 @@ fn without_access_lists_what_came_of_the_old_pivot_is_healed() {
         let status = driven.sync.status();
         assert_eq!(status.pivots, 2);
         assert!(status.healed_nodes > 0, "{eighths}");
+        driven.end();
+    }
+}
+
+#[test]
+fn what_came_of_a_reorganised_pivot_is_healed() {
+    let side = side_branch();
+    for eighths in [2, 4, 7] {
+        let answers = needed(FIRST) * eighths / 8;
+        let driven = Driven::start_to(&side, &[Lie::None, Lie::None], answers);
+        driven.go_on_with(&blocks()[FORK..]);
+        let status = driven.sync.status();
+        assert!(status.healed_nodes > 0, "{eighths}: {status:?}");
         driven.end();
     }
 }
