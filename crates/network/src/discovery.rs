@@ -5,6 +5,7 @@
 //! | `v4` | the distributed table that every execution client takes part in |
 //! | `v5` | a second such table, encrypted, of records |
 //! | `dns` | signed lists of nodes in the DNS |
+//! | `shed` | floods of packets |
 //! | `settings` | what the operator chose |
 //! | `sieve` | which found nodes are of this node's chain |
 //! | `votes` | where other nodes see this one |
@@ -13,6 +14,7 @@
 pub mod dns;
 pub(crate) mod reach;
 mod settings;
+pub(crate) mod shed;
 pub(crate) mod sieve;
 pub mod v4;
 pub mod v5;

@@ -157,6 +157,11 @@ impl V5Figures {
             .map(|count| count.load(Ordering::Relaxed))
     }
 
+    /// Bytes of all packets that were read by this process.
+    pub(crate) fn bytes() -> u64 {
+        <Discv5>::metrics().bytes_recv as u64
+    }
+
     /// How many packets were not v5.
     pub fn foreign(&self) -> u64 {
         // A figure for reports: no order with anything else is needed.

@@ -44,7 +44,7 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long the last message may take.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Requests of one peer that are not answered yet.
-const OPEN_REQUESTS: usize = 8;
+const OPEN_REQUESTS: usize = 4;
 
 /// Why a connection ended.
 #[derive(Debug, thiserror::Error)]

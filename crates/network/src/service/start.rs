@@ -10,8 +10,9 @@ use super::{range, reachable};
 use crate::discovery::BootNode;
 use crate::discovery::dns::{self, Dns, DnsConfig, TxtResolver};
 use crate::discovery::reach::Reach;
+use crate::discovery::shed::shed_floods;
 use crate::discovery::v4::{self, DiscoveryConfig, Sockets};
-use crate::discovery::v5::{self, V5, V5Config};
+use crate::discovery::v5::{self, V5, V5Config, V5Figures};
 use crate::gossip::{self, PoolView};
 use crate::nat;
 use crate::node::Node;
@@ -27,9 +28,10 @@ use rand::seq::IteratorRandom;
 use std::io::{Error, ErrorKind, Result};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
+use tokio::net::UdpSocket;
 use tokio::sync::{mpsc, watch};
 
 /// So many saved peers are asked for nodes at the start, if they were seen within this time.
@@ -79,8 +81,10 @@ pub(super) async fn start(
         is_wanting: is_v5_wanting,
         stats: Arc::clone(&stats),
     };
+    let sockets = weak_sockets(&udp);
     let v5 = start_v5(&config, &reach, &mut udp, v5_links).await?;
     let v4 = start_v4(&config, seeds(&saved), udp, &record, is_v4_wanting);
+    start_shedding(sockets, v5.is_some(), v4.as_ref());
     let dns = start_dns(&config, is_dns_wanting);
     let (requests_sender, requests) = mpsc::channel(MAX_REQUESTS);
     let (gossip_sender, gossip_events) = mpsc::channel(MAX_GOSSIP);
@@ -121,9 +125,7 @@ pub(super) async fn start(
     });
     let finder = tokio::spawn(finder.run());
     let tasks = [Some(actor), Some(finder), told].into_iter().flatten();
-    for (source, node) in named(config) {
-        let _ = inputs.send(Input::Named(source, node)).await;
-    }
+    name_nodes(config, &inputs).await;
     let report = reporter(&inputs);
     let router = router::start(peers.clone(), report.clone(), Arc::clone(&stats));
     let (gossip, transactions) = gossip::start(gossip::Links {
@@ -287,6 +289,30 @@ fn start_v4(
         is_wanting,
     };
     Some(v4::start(udp, v4))
+}
+
+/// Tells the actor the nodes that the operator names.
+async fn name_nodes(config: NetworkConfig, inputs: &mpsc::Sender<Input>) {
+    for (source, node) in named(config) {
+        let _ = inputs.send(Input::Named(source, node)).await;
+    }
+}
+
+fn weak_sockets(udp: &Sockets) -> Vec<Weak<UdpSocket>> {
+    let sockets = [&udp.ipv4, &udp.ipv6].into_iter().flatten();
+    sockets.map(Arc::downgrade).collect()
+}
+
+/// Starts to watch for floods of packets. The one of both that reads the sockets counts.
+fn start_shedding(sockets: Vec<Weak<UdpSocket>>, has_v5: bool, v4: Option<&v4::Discovery>) {
+    match (has_v5, v4) {
+        (true, _) => _ = tokio::spawn(shed_floods(sockets, V5Figures::bytes)),
+        (false, Some(v4)) => {
+            let figures = v4.figures.clone();
+            tokio::spawn(shed_floods(sockets, move || figures.bytes()));
+        }
+        (false, None) => {}
+    }
 }
 
 /// Starts to read the DNS lists if there are any.

@@ -51,6 +51,8 @@ pub struct DiscoveryConfig {
 struct Figures {
     table_len: AtomicUsize,
     in_flight: AtomicUsize,
+    /// Of all packets that were read.
+    bytes: AtomicU64,
     /// In the order of [`PACKET_NAMES`]: received, sent.
     packets: [[AtomicU64; 2]; PACKET_NAMES.len()],
     /// In the order of [`Dropped::ALL`].
@@ -70,6 +72,11 @@ impl V4Figures {
     /// How many requests wait for their answers.
     pub fn in_flight(&self) -> usize {
         self.0.in_flight.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of all packets that were read, what could be made of them or not.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.0.bytes.load(Ordering::Relaxed)
     }
 
     /// How many packets came and could be read, and how many were sent, by their names.
@@ -224,6 +231,7 @@ impl Task {
                 received = self.sockets.receive(&mut buffer) => match received {
                     Ok((length, from)) => {
                         let data = buffer.get(..length).unwrap_or_default();
+                        self.figures.bytes.fetch_add(length as u64, Ordering::Relaxed);
                         let received = self.machine.receive(from, data, self.now());
                         if received != Err(Dropped::Malformed) {
                             self.count_packet(data, 0);
