@@ -18,11 +18,13 @@
 //! | `tasks` | what is done in parallel with the execution |
 //! | `commit` | what is written |
 //! | `batch` | several blocks, whose state root is computed once |
+//! | `listed` | the same without an execution, by their access lists |
 //! | `error` | why a block was not imported |
 
 mod batch;
 mod commit;
 mod error;
+mod listed;
 mod process;
 mod request;
 mod tasks;

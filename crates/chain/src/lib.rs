@@ -24,7 +24,9 @@
 //! | `check`, `repair` | the whole database against itself, and what can be computed again |
 //! | `trie_logs` | counted, pruned, exported, imported |
 //! | `state_download` | a state that comes from peers |
+//! | `history` | blocks below those that are stored |
 //! | `state_file`, `chunks`, `transfer` | the state of the head as a file; export files and their errors |
+//! | `ere` | archives of blocks, read and written |
 //! | `backup` | copies of the database |
 #![forbid(unsafe_code)]
 
@@ -35,9 +37,11 @@ mod chain;
 mod check;
 mod chunks;
 mod consensus;
+mod ere;
 mod events;
 mod forkchoice;
 mod genesis_file;
+mod history;
 mod import;
 mod indices;
 mod journal;
@@ -66,9 +70,11 @@ pub use check::{ChainCheck, receipts_root};
 pub use consensus::{
     Consensus, ForkChoice, ForkChoiceError, MissingBlock, MissingHead, RejectedBlock, Verdict,
 };
+pub use ere::{EreError, EreFile, ErePart, EreWriter, MAX_ERE_BLOCKS, accumulator};
 pub use events::{HeadChange, HeadListener};
 pub use forkchoice::SetHeadError;
 pub use genesis_file::{GenesisFileConfig, Loading, LoadingReport};
+pub use history::PrunedBlocks;
 pub use import::{
     ImportError, ImportRequest, ImportStatus, Imported, PayloadHints, Receipts, Timings,
     WriteAhead, body_roots,
@@ -85,6 +91,7 @@ pub use niwaki_storage::{
 pub use open::{ChainConfig, GenesisBlock, OpenError};
 pub use prewarm::Prewarmed;
 pub use repair::{ChainRepair, RepairRefusal, Repairing, RepairingReport};
+pub use rows::slim_receipts;
 pub use sender_stream::{StreamedBlock, recover_stream};
 pub use skeleton::HeaderRun;
 pub use state_download::{BLOCKS_WITH_STATE, DownloadedBlock};

@@ -2,8 +2,8 @@
 //! rows for 4,096 blocks instead of their headers.
 //!
 //! It follows from the headers alone, and is built behind the head, a section at a time, by the thread that calls
-//! [`Chain::index_logs`]. The write of a reorganisation strikes the sections that it changes. Above the index, a search
-//! reads headers.
+//! [`Chain::index_logs`]. It grows upwards with the head, and downwards where blocks come below those that are stored. The
+//! write of a reorganisation strikes the sections that it changes. Above and below the index, a search reads headers.
 
 use crate::Chain;
 use niwaki_primitives::{Bloom, Fault};
@@ -72,6 +72,12 @@ fn bits(bloom: &Bloom) -> impl Iterator<Item = u16> + '_ {
     })
 }
 
+/// Where the first section begins all of whose blocks are `number` or above.
+fn first_section_from(number: u64) -> u64 {
+    let last = number.saturating_add(SECTION_BLOCKS - 1);
+    last - last % SECTION_BLOCKS
+}
+
 fn key(bit: u16, first_block: u64) -> [u8; 10] {
     let mut key = [0; 10];
     key[..2].copy_from_slice(&bit.to_be_bytes());
@@ -82,7 +88,9 @@ fn key(bit: u16, first_block: u64) -> [u8; 10] {
 /// How far the index goes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Progress {
-    /// Canonical blocks below this one are in it; a multiple of [`SECTION_BLOCKS`].
+    /// Canonical blocks from this one on are in it,
+    from: u64,
+    /// up to the one before this: both are multiples of [`SECTION_BLOCKS`].
     below: u64,
     /// No row is of a block from here on.
     written: u64,
@@ -93,20 +101,67 @@ impl Progress {
         let Some(row) = row else {
             return Ok(Self::default());
         };
-        let numbers = row.split_first_chunk::<8>().and_then(|(below, written)| {
-            let written = u64::from_be_bytes(written.try_into().ok()?);
-            Some((u64::from_be_bytes(*below), written))
+        let (numbers, rest) = row.as_chunks::<8>();
+        let numbers: Vec<u64> = numbers.iter().map(|n| u64::from_be_bytes(*n)).collect();
+        let progress = match (&numbers[..], rest) {
+            // Without the third number the index begins with the first block.
+            ([below, written], []) => Some((0, *below, *written)),
+            ([below, written, from], []) => Some((*from, *below, *written)),
+            _ => None,
+        };
+        let is_section = |number: u64| number.is_multiple_of(SECTION_BLOCKS);
+        let progress = progress.filter(|(from, below, _)| is_section(*from) && is_section(*below));
+        let progress = progress.map(|(from, below, written)| Self {
+            from,
+            below,
+            written,
         });
-        match numbers {
-            Some((below, written)) if below % SECTION_BLOCKS == 0 => Ok(Self { below, written }),
-            _ => Err(corrupt(Segment::Meta, PROGRESS, "not two numbers")),
-        }
+        progress.ok_or_else(|| corrupt(Segment::Meta, PROGRESS, "not two or three numbers"))
     }
 
     fn put(self, batch: &mut Batch) {
         let written = self.written.max(self.below).to_be_bytes();
-        let parts: [&[u8]; 2] = [&self.below.to_be_bytes(), &written];
+        let (below, from) = (self.below.to_be_bytes(), self.from.to_be_bytes());
+        let parts: [&[u8]; 3] = [&below, &written, &from];
         batch.put_parts(Segment::Meta, &[PROGRESS], &parts);
+    }
+
+    fn is_empty(self) -> bool {
+        self.from >= self.below
+    }
+
+    /// Without the blocks from `number` on, and those of its section.
+    fn struck_from(self, number: u64) -> Self {
+        let below = self.below.min(number - number % SECTION_BLOCKS);
+        Self {
+            from: self.from.min(below),
+            below,
+            ..self
+        }
+    }
+
+    /// Without the blocks below `number`, and those of its section.
+    fn struck_below(self, number: u64) -> Self {
+        let from = self.from.max(first_section_from(number));
+        Self {
+            from,
+            below: self.below.max(from),
+            ..self
+        }
+    }
+
+    /// With the section that begins with `first`, at one of its ends.
+    fn with_section(self, first: u64) -> Self {
+        let end = first + SECTION_BLOCKS;
+        let (from, below) = match self.is_empty() {
+            true => (first, end),
+            false => (self.from.min(first), self.below.max(end)),
+        };
+        Self {
+            from,
+            below,
+            ..self
+        }
     }
 }
 
@@ -114,13 +169,14 @@ impl Progress {
 #[derive(Clone, Debug)]
 pub struct LogIndex {
     snapshot: Snapshot,
+    from: u64,
     below: u64,
 }
 
 impl LogIndex {
-    /// Blocks below this one are in it; a multiple of [`SECTION_BLOCKS`].
-    pub fn below(&self) -> u64 {
-        self.below
+    /// Whether the section that begins with `first_block` is in it.
+    pub fn has_section(&self, first_block: u64) -> bool {
+        (self.from..self.below).contains(&first_block)
     }
 
     /// The blocks of the section that begins with `first_block` whose blooms contain, for each place of the filter, one
@@ -176,7 +232,9 @@ pub(crate) struct LogIndexing {
 /// How far the index goes, and is to go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogIndexState {
-    /// Blocks below this one are in it.
+    /// Blocks from this one on are in it,
+    pub from: u64,
+    /// up to the one before this.
     pub below: u64,
     /// Blocks below this one are to be in it, as soon as they are deep enough.
     pub target: u64,
@@ -191,8 +249,12 @@ impl Chain {
     /// A [`Fault`] of the storage.
     pub fn log_index(&self) -> Result<LogIndex, Fault> {
         let snapshot = self.database().snapshot();
-        let Progress { below, .. } = Progress::read(snapshot.get(Segment::Meta, PROGRESS)?)?;
-        Ok(LogIndex { snapshot, below })
+        let Progress { from, below, .. } = Progress::read(snapshot.get(Segment::Meta, PROGRESS)?)?;
+        Ok(LogIndex {
+            snapshot,
+            from,
+            below,
+        })
     }
 
     /// How far the index goes, and is to go.
@@ -200,12 +262,13 @@ impl Chain {
     /// # Errors
     /// A [`Fault`] of the storage.
     pub fn log_index_state(&self) -> Result<LogIndexState, Fault> {
-        let Progress { below, .. } = self.log_progress()?;
+        let progress = self.log_progress()?;
         let target = self.log_indexing.target.load(Ordering::Relaxed);
         Ok(LogIndexState {
-            below,
+            from: progress.from,
+            below: progress.below,
             target,
-            is_behind: self.is_next_section_due(below, target),
+            is_behind: self.next_section(progress, target)?.is_some(),
         })
     }
 
@@ -222,10 +285,9 @@ impl Chain {
         let _builder = lock(&self.log_indexing.builder);
         let progress = self.log_progress()?;
         let target = self.log_indexing.target.load(Ordering::Relaxed);
-        if !self.is_next_section_due(progress.below, target) {
+        let Some(first) = self.next_section(progress, target)? else {
             return Ok(false);
-        }
-        let first = progress.below;
+        };
         let last = first + (SECTION_BLOCKS - 1);
         let last_hash = self.canonical_hash(last)?;
         let rows = self.section(first)?;
@@ -235,7 +297,7 @@ impl Chain {
             let key = key(bit, first);
             match row.is_empty() {
                 false => batch.put(Segment::LogIndex, &key, &row.0),
-                // There may be one of blocks that a reorganisation has removed.
+                // There may be one of blocks that a reorganisation has removed, or of a time with fewer blocks.
                 true if first < progress.written => batch.delete(Segment::LogIndex, &key),
                 true => {}
             }
@@ -245,11 +307,7 @@ impl Chain {
         if self.log_progress()? != progress || self.canonical_hash(last)? != last_hash {
             return Ok(true);
         }
-        Progress {
-            below: first + SECTION_BLOCKS,
-            ..progress
-        }
-        .put(&mut batch);
+        progress.with_section(first).put(&mut batch);
         self.database().write(batch, false)?;
         Ok(true)
     }
@@ -261,10 +319,7 @@ impl Chain {
     /// A [`Fault`] of the storage.
     pub fn remove_log_index(&self, number: u64) -> Result<(), Fault> {
         let _builder = lock(&self.log_indexing.builder);
-        let written = self.change_progress(|progress| {
-            let below = progress.below.min(number - number % SECTION_BLOCKS);
-            Progress { below, ..progress }
-        })?;
+        let written = self.change_progress(|progress| progress.struck_from(number))?;
         let first = written.below;
         for first_block in (first..written.written).step_by(to_usize(SECTION_BLOCKS)) {
             let mut batch = Batch::new();
@@ -286,11 +341,7 @@ impl Chain {
     /// # Errors
     /// A [`Fault`] of the storage.
     pub fn strike_log_index(&self, number: u64) -> Result<(), Fault> {
-        let below = number - number % SECTION_BLOCKS;
-        self.change_progress(|progress| Progress {
-            below: progress.below.min(below),
-            ..progress
-        })?;
+        self.change_progress(|progress| progress.struck_from(number))?;
         Ok(())
     }
 
@@ -312,7 +363,11 @@ impl Chain {
             Ok(_) => self.strike_logs(0, batch),
             Err(Fault::Corrupt { .. }) => {
                 let written = self.head().id.number.saturating_add(SECTION_BLOCKS);
-                Progress { below: 0, written }.put(batch);
+                let progress = Progress {
+                    written,
+                    ..Progress::default()
+                };
+                progress.put(batch);
                 Ok(())
             }
             Err(fault) => Err(fault),
@@ -322,24 +377,48 @@ impl Chain {
     /// Adds to `batch` that blocks from `number` on are no longer in the index, if they were.
     pub(crate) fn strike_logs(&self, number: u64, batch: &mut Batch) -> Result<(), Fault> {
         let progress = self.log_progress()?;
-        let below = number - number % SECTION_BLOCKS;
-        if below < progress.below {
-            Progress { below, ..progress }.put(batch);
+        Self::put_if_changed(progress, progress.struck_from(number), batch);
+        Ok(())
+    }
+
+    /// Adds to `batch` that blocks below `number`, and those of its section, are no longer in the index, if they were.
+    pub(crate) fn strike_logs_below(&self, number: u64, batch: &mut Batch) -> Result<(), Fault> {
+        let progress = self.log_progress()?;
+        // An empty index begins where blocks are stored.
+        if !progress.is_empty() {
+            Self::put_if_changed(progress, progress.struck_below(number), batch);
         }
         Ok(())
+    }
+
+    fn put_if_changed(progress: Progress, changed: Progress, batch: &mut Batch) {
+        if changed != progress {
+            changed.put(batch);
+        }
     }
 
     fn log_progress(&self) -> Result<Progress, Fault> {
         Progress::read(self.database().get(Segment::Meta, PROGRESS)?)
     }
 
-    fn is_next_section_due(&self, below: u64, target: u64) -> bool {
-        let end = below.saturating_add(SECTION_BLOCKS);
-        end <= target && end.saturating_add(CONFIRMATIONS) <= self.head().id.number
+    /// The section to be built next: the one above the index, else the one below it; the lowest one of an empty index. All its
+    /// blocks are stored.
+    fn next_section(&self, progress: Progress, target: u64) -> Result<Option<u64>, Fault> {
+        let lowest = first_section_from(self.first_block()?);
+        let is_due = |first: &u64| {
+            let end = first.saturating_add(SECTION_BLOCKS);
+            end <= target && end.saturating_add(CONFIRMATIONS) <= self.head().id.number
+        };
+        if progress.is_empty() {
+            return Ok(Some(lowest).filter(is_due));
+        }
+        let below = progress.from.checked_sub(SECTION_BLOCKS);
+        let below = below.filter(|first| *first >= lowest);
+        Ok(Some(progress.below).filter(is_due).or(below.filter(is_due)))
     }
 
-    /// The rows of the section that begins with `first_block`, one for each bit. Blocks that are not stored, as below
-    /// the first one of an imported state, count as without logs.
+    /// The rows of the section that begins with `first_block`, one for each bit. Blocks that are not stored count as without
+    /// logs: earlier versions indexed sections below the first block of an imported state.
     pub(crate) fn section(&self, first_block: u64) -> Result<Vec<SectionBlocks>, Fault> {
         let mut rows = vec![SectionBlocks::NONE; usize::from(BITS)];
         let end = first_block.saturating_add(SECTION_BLOCKS);
@@ -359,7 +438,7 @@ impl Chain {
     /// Compares the index with the headers, and calls `bad` with the first row of each section that differs.
     pub(crate) fn check_log_index(&self, bad: &mut dyn FnMut(&[u8], String)) -> Result<(), Fault> {
         let index = self.log_index()?;
-        for first_block in (0..index.below).step_by(to_usize(SECTION_BLOCKS)) {
+        for first_block in (index.from..index.below).step_by(to_usize(SECTION_BLOCKS)) {
             for (bit, want) in (0..BITS).zip(self.section(first_block)?) {
                 let got = match index.row(bit, first_block) {
                     Ok(row) => row.unwrap_or(SectionBlocks::NONE),

@@ -12,14 +12,30 @@ pub(crate) fn encode_header(header: &Header, total_difficulty: &U256, out: &mut 
     header.encode(out);
 }
 
-pub(crate) fn decode_header(row: &[u8]) -> Result<(Header, U256), &'static str> {
+/// The header in a row.
+pub(crate) fn header_rlp(row: &[u8]) -> Result<&[u8], &'static str> {
+    Ok(split_header(row)?.1)
+}
+
+/// Total difficulty and header.
+fn split_header(row: &[u8]) -> Result<(&[u8], &[u8]), &'static str> {
     let (length, rest) = row.split_first().ok_or("empty header row")?;
-    let (total, rlp) = rest
-        .split_at_checked(usize::from(*length))
-        .ok_or("the total difficulty ends early")?;
+    rest.split_at_checked(usize::from(*length))
+        .ok_or("the total difficulty ends early")
+}
+
+pub(crate) fn decode_header(row: &[u8]) -> Result<(Header, U256), &'static str> {
+    let (total, rlp) = split_header(row)?;
     let total = U256::try_from_be_slice(total).ok_or("the total difficulty has over 32 bytes")?;
     let header = alloy_rlp::decode_exact(rlp).map_err(|_| "the header is not RLP of one")?;
     Ok((header, total))
+}
+
+/// Receipts without their blooms, as `eth/69` and Ere files have them: RLP of lists of type, status or state root, gas and logs.
+pub fn slim_receipts(receipts: &[Receipt]) -> Vec<u8> {
+    let mut out = Vec::new();
+    encode_receipts(receipts, &mut out);
+    out
 }
 
 /// Appends receipts without their blooms.

@@ -12,6 +12,7 @@ use crate::persist::add_block;
 use crate::tree::{FIRST_BLOCK, StoredHeader};
 use crate::{Chain, StateHead};
 use niwaki_primitives::{BlockBody, Bytes, Fault, Receipt, U256};
+use niwaki_rules::Network;
 use niwaki_state::StateDownload;
 use niwaki_storage::{Batch, Segment};
 use niwaki_threads::lock;
@@ -38,12 +39,19 @@ impl Chain {
         self.world().head().is_some()
     }
 
-    /// The total difficulty of blocks of proof of stake, of whose ancestors no difficulty is known: the least that it can be.
+    /// The total difficulty of blocks of proof of stake of whose ancestors no difficulty is stored: known of mainnet and Sepolia, else
+    /// the least that it can be.
     ///
     /// # Errors
     /// A [`Fault`] of the storage.
     pub fn merged_difficulty(&self) -> Result<U256, Fault> {
-        let genesis = self.header(&self.genesis_hash())?;
+        let hash = self.genesis_hash();
+        let mut networks = Network::ALL.into_iter();
+        let network = networks.find(|network| network.genesis_hash() == hash);
+        if let Some(difficulty) = network.and_then(Network::merged_difficulty) {
+            return Ok(difficulty);
+        }
+        let genesis = self.header(&hash)?;
         let of_genesis = genesis.map_or(U256::ZERO, |genesis| genesis.total_difficulty);
         let terminal = self.spec().terminal_total_difficulty.unwrap_or_default();
         Ok(of_genesis.max(terminal))

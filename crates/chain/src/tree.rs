@@ -1,7 +1,7 @@
 //! Blocks that are stored, canonical or not, by number and hash.
 
 use crate::Chain;
-use crate::rows::{decode_header, decode_receipts};
+use crate::rows::{decode_header, decode_receipts, header_rlp};
 use niwaki_primitives::{B256, Block, BlockBody, Bytes, Fault, Header, Receipt, U256};
 use niwaki_rules::{Ancestor, MAX_OMMER_DEPTH};
 use niwaki_state::BlockId;
@@ -106,6 +106,49 @@ impl Chain {
         receipts
             .map(Some)
             .map_err(|error| corrupt(Segment::Receipts, &key, error))
+    }
+
+    /// The RLP of the header of the canonical block `number`, as it is stored.
+    ///
+    /// # Errors
+    /// A [`Fault`] of the storage.
+    pub fn header_rlp_at(&self, number: u64) -> Result<Option<Vec<u8>>, Fault> {
+        let Some(hash) = self.canonical_hash(number)? else {
+            return Ok(None);
+        };
+        let key = BlockId { number, hash }.to_key();
+        let row = self.database().get(Segment::Headers, &key)?;
+        let mut row = row.ok_or_else(|| missing(Segment::Headers, &key))?;
+        let rlp = header_rlp(&row).map(|rlp| row.len() - rlp.len());
+        let before = rlp.map_err(|reason| corrupt(Segment::Headers, &key, reason))?;
+        row.drain(..before);
+        Ok(Some(row))
+    }
+
+    /// The RLP of the body of the block with this hash, canonical or not, as it is stored.
+    ///
+    /// # Errors
+    /// A [`Fault`] of the storage.
+    pub fn body_rlp(&self, hash: &B256) -> Result<Option<Vec<u8>>, Fault> {
+        self.row_of(Segment::Bodies, hash)
+    }
+
+    /// The receipts of the block with this hash, canonical or not, as they are stored: as [`crate::slim_receipts`] writes them.
+    ///
+    /// # Errors
+    /// A [`Fault`] of the storage.
+    pub fn receipts_rlp(&self, hash: &B256) -> Result<Option<Vec<u8>>, Fault> {
+        self.row_of(Segment::Receipts, hash)
+    }
+
+    /// A row that each block has.
+    fn row_of(&self, segment: Segment, hash: &B256) -> Result<Option<Vec<u8>>, Fault> {
+        let Some(id) = self.stored_id(hash)? else {
+            return Ok(None);
+        };
+        let key = id.to_key();
+        let row = self.database().get(segment, &key)?;
+        row.map(Some).ok_or_else(|| missing(segment, &key))
     }
 
     /// The RLP of the block access list of the block with this hash, canonical or not. `None` also for a block before

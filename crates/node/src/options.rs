@@ -207,8 +207,8 @@ pub(crate) struct ImportOptions {
     #[arg(value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
 
-    /// Format of the files: RLP (concatenated blocks), ERA1 (an archive of blocks before the Merge) or JSON
-    /// (blocks to build: transactions and the keys that sign them).
+    /// Format of the files: RLP (concatenated blocks), ERA1 (an archive of blocks before the Merge), ERE (an
+    /// archive of any blocks) or JSON (blocks to build: transactions and the keys that sign them).
     #[arg(long, value_enum, ignore_case = true, default_value_t = Format::Rlp)]
     pub(crate) format: Format,
 
@@ -232,7 +232,8 @@ pub(crate) struct ExportOptions {
     #[arg(long, value_name = "FILE")]
     pub(crate) to: PathBuf,
 
-    /// RLP (concatenated blocks) or ERA1 (at most 8192 blocks, all before the Merge).
+    /// RLP (concatenated blocks), ERA1 (at most 8192 blocks, all before the Merge) or ERE (at most 8192 blocks,
+    /// with their receipts).
     #[arg(long, value_enum, ignore_case = true, default_value_t = ExportFormat::Rlp)]
     pub(crate) format: ExportFormat,
 
@@ -250,6 +251,7 @@ pub(crate) struct ExportOptions {
 pub(crate) enum Format {
     Rlp,
     Era1,
+    Ere,
     Json,
 }
 
@@ -258,6 +260,7 @@ pub(crate) enum Format {
 pub(crate) enum ExportFormat {
     Rlp,
     Era1,
+    Ere,
 }
 
 /// Which states a data path keeps, by Besu's names.

@@ -3,11 +3,13 @@
 //! | file | what it is |
 //! |---|---|
 //! | `backup` | backup and restore, by the running node if there is one |
+//! | `prune` | removes the blocks before the Merge |
 //! | `repair` | rebuilds derived data, then checks |
 //! | `state_file` | export and import of the head's state |
 //! | `trie_log` | count, prune, export and import of trie logs |
 
 pub(crate) mod backup;
+pub(crate) mod prune;
 pub(crate) mod repair;
 pub(crate) mod state_file;
 pub(crate) mod trie_log;

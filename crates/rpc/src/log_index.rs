@@ -1,6 +1,6 @@
 //! The methods that generate, repair and remove the log index, under Besu's names.
 //!
-//! The index has no gaps: it is generated from the first block on, and removed from a block up to its end.
+//! The index has no gaps: it is generated from the first stored block on, and removed from a block up to its end.
 
 use crate::json::Object;
 use crate::methods::{Lane, Method, row};

@@ -31,6 +31,10 @@ pub struct SyncReport {
     pub start_block: u64,
     /// The number of the head.
     pub current_block: u64,
+    /// The number of the lowest block that is stored with all after it.
+    pub first_block: u64,
+    /// Whether all older blocks have come that are wanted.
+    pub is_history_complete: bool,
     /// The number of the block to reach; zero if that is not known.
     pub highest_block: u64,
     /// The lowest header that is linked to the target.
@@ -95,6 +99,8 @@ fn write(report: &SyncReport, object: &mut Object<'_>) {
     object.number("startingBlock", report.start_block);
     object.number("currentBlock", report.current_block);
     object.number("highestBlock", report.highest_block);
+    object.number("firstBlock", report.first_block);
+    object.boolean("historyComplete", report.is_history_complete);
     for (name, number) in [
         ("lowestHeader", report.lowest_header),
         ("pivot", report.pivot),
@@ -204,7 +210,7 @@ mod tests {
         };
         let expected = json!({
             "mode": "full", "state": "idle", "way": null, "target": null, "startingBlock": "0x0",
-            "currentBlock": "0x0", "highestBlock": "0x0", "lowestHeader": null, "pivot": null, "headers": 0,
+            "currentBlock": "0x0", "highestBlock": "0x0", "firstBlock": "0x0", "historyComplete": false, "lowestHeader": null, "pivot": null, "headers": 0,
             "openItems": 0, "accounts": 0, "slots": 0, "codes": 0, "stateBytes": 0, "healedNodes": 0, "differing": 0, "peers": 0, "blocksPerSecond": 0.0, "secondsLeft": null,
             "waitingFor": null, "imported": 0, "reached": 0, "failures": [],
         });

@@ -3,7 +3,7 @@
 mod boot;
 
 use crate::genesis::{Genesis, from_parts};
-use alloy_primitives::{Address, B256, address, b256};
+use alloy_primitives::{Address, B256, U256, address, b256};
 
 /// The funded accounts of [`Network::Dev`] and their private keys, which are public: Besu's development chain has the
 /// same.
@@ -83,6 +83,16 @@ impl Network {
             Self::Dev => {
                 b256!("19587a7c71efd066779769965c237c87f70c8408c9369b95a9e4b886cad5c987")
             }
+        }
+    }
+
+    /// The total difficulty of the last block of proof of work, and so of all after it; `None` for a chain that has no such block
+    /// above its genesis block.
+    pub fn merged_difficulty(self) -> Option<U256> {
+        match self {
+            Self::Mainnet => Some(U256::from(58_750_003_716_598_352_816_469_u128)),
+            Self::Sepolia => Some(U256::from(17_000_018_015_853_232_u128)),
+            Self::Hoodi | Self::Holesky | Self::Dev => None,
         }
     }
 

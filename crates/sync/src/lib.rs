@@ -14,6 +14,8 @@
 //! | `session` | one attempt: headers down, bodies up |
 //! | `header_window` | headers of many peers, linked by hash |
 //! | `state_sync` | the state of a late block |
+//! | `whole_blocks` | bodies, receipts and access lists of known headers |
+//! | `history` | blocks below the first one that is stored |
 //! | `skeleton` | headers whose blocks are not executed yet |
 //! | `body_queue` | bodies of many peers, put into order |
 //! | `importer` | blocks into the chain |
@@ -24,6 +26,7 @@
 
 mod body_queue;
 mod header_window;
+mod history;
 mod importer;
 mod owner;
 mod picker;
@@ -37,7 +40,9 @@ mod target;
 #[cfg(test)]
 mod tests;
 mod times;
+mod whole_blocks;
 
+pub use history::HistoryFloor;
 pub use owner::{Sync, SyncConfig};
 pub use picker::Way;
 pub use progress::{STALLS, StateShare, SyncFailure, SyncMode, SyncState, SyncStatus};

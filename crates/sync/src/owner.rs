@@ -5,6 +5,7 @@
 //! while it runs only adds to it; what came stays; each failure has its pause; an attempt without progress for two minutes ends.
 
 use crate::header_window::SealedHeader;
+use crate::history::{History, HistoryFiles, HistoryFloor};
 use crate::picker::{MAX_BACKWARD, Situation, Way, pick};
 use crate::progress::{Progress, SyncMode, SyncState, SyncStatus, Waiting};
 use crate::session::{Context, Failure, Interrupt};
@@ -18,7 +19,7 @@ use niwaki_network::router::RouterHandle;
 use niwaki_primitives::{B256, Fault};
 use niwaki_threads::lock;
 use std::cell::Cell;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
@@ -37,6 +38,9 @@ const IMPORT_PAUSE_MS: u64 = 1_000;
 /// and after a target of another chain.
 const OTHER_CHAIN_PAUSE_MS: u64 = 600_000;
 
+/// No download of a state begins with less space on the disk.
+pub(crate) const MIN_FREE_BYTES: u64 = 2 << 30;
+
 /// What a sync needs.
 #[derive(Clone, Debug)]
 pub struct SyncConfig {
@@ -46,8 +50,14 @@ pub struct SyncConfig {
     pub router: RouterHandle,
     /// The peers, as they change.
     pub peers: watch::Receiver<Arc<[Arc<Peer>]>>,
+    /// A folder on the disk of the chain's database.
+    pub folder: PathBuf,
     /// How a node without state syncs.
     pub mode: SyncMode,
+    /// Which blocks it gets below the first one that it has.
+    pub history: HistoryFloor,
+    /// A folder of Ere files that has such blocks.
+    pub history_files: Option<PathBuf>,
     /// Whether a consensus client chooses the head: until it has, the sync says that it waits for it.
     pub is_driven: bool,
     /// The block to reach while no consensus client has chosen a head.
@@ -76,7 +86,10 @@ impl Sync {
         let peers = NetworkPeers::new(config.router, config.peers);
         let settings = Settings {
             consensus: config.consensus,
+            folder: Some(config.folder),
             mode: config.mode,
+            history: config.history,
+            history_files: config.history_files,
             is_driven: config.is_driven,
             target: config.target,
         };
@@ -142,12 +155,18 @@ impl Drop for Sync {
 /// What of the configuration is not about peers.
 struct Settings {
     consensus: Arc<Consensus>,
+    /// `None` for a chain in memory.
+    folder: Option<PathBuf>,
     mode: SyncMode,
+    history: HistoryFloor,
+    history_files: Option<PathBuf>,
     is_driven: bool,
     target: Option<B256>,
 }
 
 fn own_sync(settings: &Settings, peers: &dyn Peers, shared: &Shared, stored: Skeleton) {
+    let files = settings.history_files.as_deref();
+    let files = files.map(HistoryFiles::of_folder).unwrap_or_default();
     let mut owner = Owner {
         context: Context {
             chain: settings.consensus.chain(),
@@ -158,7 +177,9 @@ fn own_sync(settings: &Settings, peers: &dyn Peers, shared: &Shared, stored: Ske
             operator: settings.target,
             attempts: Cell::new(0),
         },
+        folder: settings.folder.clone(),
         mode: settings.mode,
+        history: History::new(settings.history, files),
         is_driven: settings.is_driven,
         stored,
         in_memory: Skeleton::in_memory(),
@@ -181,7 +202,9 @@ struct Pause {
 
 struct Owner<'s> {
     context: Context<'s>,
+    folder: Option<PathBuf>,
     mode: SyncMode,
+    history: History,
     is_driven: bool,
     /// Headers of a full sync.
     stored: Skeleton,
@@ -199,14 +222,15 @@ impl Owner<'_> {
     fn step(&mut self) -> Result<(), Interrupt> {
         self.context.tick()?;
         let head = self.context.chain.head().id.number;
-        self.context
-            .report(|progress, _| progress.update(|status| status.current_block = head));
-        let target = match self.context.target() {
+        let target = match self.start_step(head) {
             Ok(target) => target,
             Err(fault) => return self.rest_after(fault),
         };
         let Some(target) = target else {
-            return self.idle();
+            return match self.idle() {
+                Err(Interrupt::Failed(Failure::Fault(fault))) => self.rest_after(fault),
+                idled => idled,
+            };
         };
         if let Some(waiting) = self.paused(&target) {
             return self.wait(&waiting);
@@ -227,6 +251,19 @@ impl Owner<'_> {
         }
     }
 
+    /// Reports which blocks are here. Returns the target.
+    fn start_step(&self, head: u64) -> Result<Option<Target>, Fault> {
+        let first = self.context.chain.first_block()?;
+        self.context.report(|progress, _| {
+            progress.update(|status| {
+                status.current_block = head;
+                status.first_block = first;
+            });
+        });
+        self.context.target()
+    }
+
+    /// Nothing is to be done at the head: older blocks have their time.
     fn idle(&mut self) -> Result<(), Interrupt> {
         self.pause = None;
         let has_chosen = self.context.consensus.has_followed()
@@ -236,7 +273,9 @@ impl Owner<'_> {
             false => {
                 self.context
                     .report(|progress, now_ms| progress.enter(SyncState::Idle, now_ms));
-                self.context.peers.wait(IDLE);
+                if !self.history.step(&self.context)? {
+                    self.context.peers.wait(IDLE);
+                }
                 Ok(())
             }
         }
@@ -276,6 +315,7 @@ impl Owner<'_> {
             offers: &offers,
             has_download: self.context.chain.has_state_download()?,
             wants_state: self.wants_state(),
+            has_space: self.has_space(),
             is_unfinished: !self.stored.is_empty(),
             failed: self.failed,
         };
@@ -296,6 +336,13 @@ impl Owner<'_> {
         let chain = self.context.chain;
         let has_genesis_only = chain.head().id.hash == chain.genesis_hash();
         self.mode == SyncMode::Snap && has_genesis_only && !chain.is_archive()
+    }
+
+    /// Whether the disk has room for a state, as far as the system says.
+    fn has_space(&self) -> bool {
+        let folder = self.folder.as_deref();
+        let space = folder.and_then(|folder| rustix::fs::statvfs(folder).ok());
+        space.is_none_or(|space| space.f_bavail.saturating_mul(space.f_frsize) >= MIN_FREE_BYTES)
     }
 
     /// The header of the target, if it is here.
@@ -341,9 +388,11 @@ impl Owner<'_> {
         }
         if way == Way::Backward {
             self.context
-                .reach(&mut self.in_memory, &header, Some(MAX_BACKWARD))?;
+                .reach(&mut self.in_memory, &header, Some(MAX_BACKWARD), false)?;
         } else {
-            self.context.reach(&mut self.stored, &header, None)?;
+            let by_lists = self.mode == SyncMode::Snap && !self.context.chain.is_archive();
+            self.context
+                .reach(&mut self.stored, &header, None, by_lists)?;
         }
         self.in_memory.clear()?;
         self.stored.clear()?;

@@ -6,6 +6,7 @@
 //! | no peers | wait |
 //! | the number of the target is not known | ask for its header |
 //! | a state is being downloaded | it goes on |
+//! | one is wanted, and the disk is nearly full | wait |
 //! | the chain has its genesis block only, wants the state and the target is 192 blocks away | the state is downloaded |
 //! | headers of a full sync are stored | full sync goes on |
 //! | at most 1,024 blocks are missing, as far as numbers say | backward sync |
@@ -61,6 +62,8 @@ pub(crate) struct Situation<'s> {
     pub(crate) has_download: bool,
     /// Whether the node wants the state of a late block, and has only its genesis block so far.
     pub(crate) wants_state: bool,
+    /// Whether the disk has room for a state.
+    pub(crate) has_space: bool,
     /// Whether headers of a full sync are stored.
     pub(crate) is_unfinished: bool,
     /// The way that has failed to reach this target last.
@@ -80,6 +83,9 @@ pub(crate) fn pick(situation: &Situation<'_>) -> Result<Way, Waiting> {
     };
     let is_far = target >= situation.head.saturating_add(MIN_DISTANCE);
     if situation.has_download || situation.wants_state && is_far {
+        if !situation.has_download && !situation.has_space {
+            return Err(Waiting::NoSpace);
+        }
         let has_snap = situation.offers.iter().any(|offer| offer.has_snap);
         return has_snap.then_some(Way::Snap).ok_or(Waiting::NoSnapPeers);
     }
@@ -113,6 +119,7 @@ mod tests {
             offers: PEERS,
             has_download: false,
             wants_state: false,
+            has_space: true,
             is_unfinished: false,
             failed: None,
         }
@@ -168,10 +175,16 @@ mod tests {
             ..at(192)
         };
         assert_eq!(pick(&without), Err(Waiting::NoSnapPeers));
+        let full_disk = Situation {
+            has_space: false,
+            ..at(192)
+        };
+        assert_eq!(pick(&full_disk), Err(Waiting::NoSpace));
         // What was begun goes on, however near the target is.
         let begun = Situation {
             has_download: true,
             wants_state: false,
+            has_space: false,
             ..at(3)
         };
         assert_eq!(pick(&begun), Ok(Way::Snap));
@@ -190,6 +203,7 @@ mod tests {
                 offers,
                 has_download: false,
                 wants_state: false,
+                has_space: false,
                 is_unfinished,
                 failed: None,
             });

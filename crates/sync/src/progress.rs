@@ -1,5 +1,6 @@
 //! How far a sync is, for RPC, metrics and the log. Pure: the owner of the sync reports steps with the time.
 
+use crate::owner::MIN_FREE_BYTES;
 use crate::picker::Way;
 use crate::times::{SyncTime, Times};
 use niwaki_primitives::B256;
@@ -76,27 +77,37 @@ pub(crate) enum Waiting {
     NoPeers,
     NoTarget,
     NoSnapPeers,
+    NoSpace,
     AfterFailure { seconds: u64 },
     OtherChain,
 }
 
 /// What a sync can wait for, as metrics name it.
-pub const STALLS: [&str; 5] = [
+pub const STALLS: [&str; 6] = [
     "no_peers",
     "no_target",
     "failure",
     "other_chain",
     "no_snap_peers",
+    "no_space",
 ];
 
 impl Waiting {
     /// Its name in metrics.
     fn name(&self) -> &'static str {
-        let [no_peers, no_target, failure, other_chain, no_snap_peers] = STALLS;
+        let [
+            no_peers,
+            no_target,
+            failure,
+            other_chain,
+            no_snap_peers,
+            no_space,
+        ] = STALLS;
         match self {
             Self::NoPeers => no_peers,
             Self::NoTarget => no_target,
             Self::NoSnapPeers => no_snap_peers,
+            Self::NoSpace => no_space,
             Self::AfterFailure { .. } => failure,
             Self::OtherChain => other_chain,
         }
@@ -109,6 +120,11 @@ impl fmt::Display for Waiting {
             Self::NoPeers => write!(f, "there is no peer to ask"),
             Self::NoTarget => write!(f, "the consensus client has not chosen a head yet"),
             Self::NoSnapPeers => write!(f, "no peer gives its state (snap)"),
+            Self::NoSpace => write!(
+                f,
+                "less than {} GiB are free where the data path is, too little to begin with a state; free some",
+                MIN_FREE_BYTES >> 30
+            ),
             Self::AfterFailure { seconds } => {
                 write!(f, "a pause of {seconds} s after a failure")
             }
@@ -156,6 +172,12 @@ pub struct SyncStatus {
     pub start_block: u64,
     /// The number of the head.
     pub current_block: u64,
+    /// The number of the lowest block that is stored with all after it.
+    pub first_block: u64,
+    /// Blocks below it that came since the node started.
+    pub history_blocks: u64,
+    /// Whether all of those have come that are wanted.
+    pub is_history_complete: bool,
     /// The number of the block to reach, or of the head that the consensus client chose above it; zero if that is not known.
     pub highest_block: u64,
     /// Headers that came in this sync.

@@ -99,11 +99,8 @@ pub fn answer(
             Ok(items.answer(id))
         }
         Request::Bodies(blocks) => {
-            let items = each(blocks, |hash| {
-                Ok(chain
-                    .body(hash)?
-                    .map(|body| niwaki_primitives::rlp::encode(&body)))
-            })?;
+            // It is stored as it is sent.
+            let items = each(blocks, |hash| chain.body_rlp(hash))?;
             Ok(items.answer(id))
         }
         Request::Receipts {
@@ -161,36 +158,54 @@ impl HeaderWalk<'_> {
         let mut items = Items::default();
         let mut next = match start {
             BlockId::Hash(hash) => self.chain.header(&hash)?,
-            BlockId::Number(number) => self.chain.header_at(number)?,
+            BlockId::Number(number) => {
+                self.collect_canonical(number, limit, &mut items)?;
+                return Ok(items);
+            }
         };
         let mut looked_up = 0;
         while let Some(stored) = next.filter(|_| items.count() < limit.min(MAX_SERVED)) {
+            let number = stored.id.number;
+            if self.chain.canonical_hash(number)? == Some(stored.id.hash) {
+                self.collect_canonical(number, limit, &mut items)?;
+                break;
+            }
             if !items.push(&niwaki_primitives::rlp::encode(&stored.header)) {
                 break;
             }
-            next = self.after(&stored, &mut looked_up)?;
+            next = self.below(&stored, &mut looked_up)?;
         }
         Ok(items)
     }
 
-    /// The header after `stored`. A block beside the canonical chain has none above it, and its ancestors below.
-    fn after(
+    /// Adds canonical headers, which are stored as they are sent.
+    fn collect_canonical(&self, first: u64, limit: usize, items: &mut Items) -> Result<(), Fault> {
+        let mut next = Some(first);
+        while let Some(number) = next.filter(|_| items.count() < limit.min(MAX_SERVED)) {
+            let Some(rlp) = self.chain.header_rlp_at(number)? else {
+                break;
+            };
+            if !items.push(&rlp) {
+                break;
+            }
+            next = match self.reverse {
+                true => number.checked_sub(self.step),
+                false => number.checked_add(self.step),
+            };
+        }
+        Ok(())
+    }
+
+    /// The header after one beside the canonical chain: it has none above it, and its ancestors below.
+    fn below(
         &self,
         stored: &StoredHeader,
         looked_up: &mut usize,
     ) -> Result<Option<StoredHeader>, Fault> {
-        let number = stored.id.number;
-        let is_canonical = self.chain.canonical_hash(number)? == Some(stored.id.hash);
-        if !self.reverse {
-            let number = number.checked_add(self.step).filter(|_| is_canonical);
-            return number.map_or(Ok(None), |number| self.chain.header_at(number));
-        }
-        let Some(target) = number.checked_sub(self.step) else {
+        let target = stored.id.number.checked_sub(self.step);
+        let Some(target) = target.filter(|_| self.reverse) else {
             return Ok(None);
         };
-        if is_canonical {
-            return self.chain.header_at(target);
-        }
         let mut current = stored.clone();
         while current.id.number > target {
             *looked_up += 1;
@@ -219,6 +234,15 @@ fn receipts(
     let is_cut_anywhere = version >= EthVersion::Eth70;
     let (mut items, mut is_last_incomplete) = (Items::default(), false);
     for (index, hash) in blocks.iter().take(MAX_LOOKED_UP).enumerate() {
+        let room = SOFT_ANSWER_BYTES.saturating_sub(items.bytes());
+        if let Some(row) = whole_receipts(chain, hash, version, index == 0 && first_receipt > 0)?
+            && (row.len() <= room || !is_cut_anywhere)
+        {
+            if !items.push(&row) || items.count() == MAX_SERVED {
+                break;
+            }
+            continue;
+        }
         let Some(receipts) = chain.receipts(hash)? else {
             continue;
         };
@@ -228,7 +252,7 @@ fn receipts(
             0
         };
         let receipts = receipts.get(skipped..).unwrap_or_default();
-        let room = is_cut_anywhere.then(|| SOFT_ANSWER_BYTES.saturating_sub(items.bytes()));
+        let room = is_cut_anywhere.then_some(room);
         let (list, count) = receipt_list(receipts, version, room);
         is_last_incomplete = count < receipts.len();
         if !items.push(&list) || is_last_incomplete || items.count() == MAX_SERVED {
@@ -239,6 +263,19 @@ fn receipts(
         true => items.receipts_answer(id, is_last_incomplete),
         false => items.answer(id),
     })
+}
+
+/// The receipts of a block, if they are stored as they are sent and `is_cut` is not asked for: since eth/69 (EIP-7642).
+fn whole_receipts(
+    chain: &Chain,
+    hash: &B256,
+    version: EthVersion,
+    is_cut: bool,
+) -> Result<Option<Vec<u8>>, Fault> {
+    match version >= EthVersion::Eth69 && !is_cut {
+        true => chain.receipts_rlp(hash),
+        false => Ok(None),
+    }
 }
 
 /// A list of receipts, as many as fit in `room` and at least one; and how many.

@@ -4,12 +4,14 @@
 //! |---|---|
 //! | `headers` | headers from the target down, of many peers |
 //! | `blocks` | bodies upwards, of many peers, into the import |
+//! | `lists` | whole blocks upwards, whose access lists are applied instead of executing them |
 //!
 //! An attempt ends with the target stored, or with an [`Interrupt`]. What it has by then stays: headers in the skeleton, blocks in the
 //! chain. So the next attempt, for the same target or another one, asks only for what is not there.
 
 mod blocks;
 mod headers;
+mod lists;
 
 use crate::header_window::SealedHeader;
 use crate::progress::{Line, Progress};
@@ -70,6 +72,12 @@ pub(crate) enum Failure {
         number: u64,
         hash: B256,
         reason: String,
+    },
+    #[error("blocks up to {last}, {what}: {reasons}")]
+    NoBlocks {
+        last: u64,
+        what: &'static str,
+        reasons: String,
     },
     #[error("the state did not come: {0}")]
     NoState(String),
@@ -234,21 +242,42 @@ impl Context<'_> {
             .download()
     }
 
-    /// Gets everything up to `target`, whose header is `header`, and imports it. At most `most_headers` lie between.
+    /// Gets everything up to the target, whose header is `header`, and imports it. At most `most_headers` lie between. With `by_lists`
+    /// access lists are applied where peers have them.
     pub(crate) fn reach(
         &self,
         skeleton: &mut Skeleton,
         header: &SealedHeader,
         most_headers: Option<u64>,
+        by_lists: bool,
     ) -> Result<(), Interrupt> {
         skeleton.add_target(header.clone())?;
         let target = BlockId {
             number: header.header.number,
             hash: header.hash,
         };
-        let path = self.download_headers(skeleton, target, most_headers)?;
+        let mut path = self.download_headers(skeleton, target, most_headers)?;
+        if by_lists && self.apply_lists(skeleton, target, &path)? {
+            path = self.download_headers(skeleton, target, most_headers)?;
+        }
         Blocks::new(self, skeleton, target, path)?.import()
     }
+}
+
+/// A header of a path.
+pub(crate) fn header_of(
+    skeleton: &Skeleton,
+    path: &Path,
+    number: u64,
+) -> Result<SealedHeader, Interrupt> {
+    let mut parts = path.parts.iter();
+    let part = parts.find(|part| (part.low..=part.high).contains(&number));
+    let header = part.map(|part| skeleton.header(part.run, number));
+    let header = header.transpose()?.flatten();
+    header.ok_or_else(|| {
+        let reason = format!("the header of block {number} was stored and is missing");
+        Failure::NotImported(reason).into()
+    })
 }
 
 /// The header that was asked for by its hash.
@@ -266,7 +295,7 @@ fn located(hash: B256, answer: Answer) -> Result<Option<SealedHeader>, Conduct> 
     }
 }
 
-fn headers_of(answer: Answer) -> Option<Vec<Header>> {
+pub(crate) fn headers_of(answer: Answer) -> Option<Vec<Header>> {
     match answer {
         Answer::Headers(headers) => Some(headers),
         _ => None,

@@ -15,12 +15,10 @@
 //! | `fetch` | one part, asked of peers until it is proved |
 //! | `worker` | the parts of ranges one after the other |
 //! | `heal` | what differs from the pivot's tries in the end |
-//! | `blocks` | the pivot's block and its last ancestors |
 //!
 //! What is written stays over a restart. A peer can only withhold: all that it sends is proved against the pivot's header, and that is an
 //! ancestor of the block that the consensus client chose.
 
-mod blocks;
 mod fetch;
 mod heal;
 mod pivot;
@@ -29,13 +27,16 @@ mod worker;
 
 use crate::header_window::SealedHeader;
 use crate::progress::{StateShare, SyncState};
-use crate::session::{Context, Failure, Interrupt};
+use crate::session::{Context, Failure, Interrupt, header_of};
 use crate::skeleton::{Path, Skeleton};
+use crate::whole_blocks::WholeBlocks;
 use fetch::{FetchError, Fetcher};
+use niwaki_chain::DownloadedBlock;
 use niwaki_primitives::B256;
 use niwaki_state::{Built, StateDownload, StatePart};
 use pivot::first_block;
 use plan::Plan;
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use worker::Worker;
@@ -62,10 +63,26 @@ impl Context<'_> {
         self.fill(&download)?;
         let pivot = download.pivot().block;
         let numbers = first_block(pivot.number)..=pivot.number;
-        let blocks = self.download_blocks(skeleton, &path, numbers)?;
+        let blocks = self.blocks_with_state(skeleton, &path, numbers)?;
         self.chain.finish_state_download(download, &blocks)?;
         // The headers above the pivot are those of the blocks to execute.
         Ok(skeleton.remove_stored(&path, pivot)?)
+    }
+
+    /// The pivot's block and its last ancestors, the lowest first.
+    fn blocks_with_state(
+        &self,
+        skeleton: &Skeleton,
+        path: &Path,
+        numbers: RangeInclusive<u64>,
+    ) -> Result<Vec<DownloadedBlock>, Interrupt> {
+        self.report(|progress, now_ms| progress.enter(SyncState::Blocks, now_ms));
+        let need = self.need(*numbers.end());
+        let headers = numbers.map(|number| header_of(skeleton, path, number));
+        let headers = headers.collect::<Result<Vec<_>, Interrupt>>()?;
+        let check = || self.tick();
+        let blocks = WholeBlocks::new(self, need, &check);
+        blocks.download(headers, self.chain.merged_difficulty()?, true)
     }
 
     /// Downloads what remains, builds the tries, and heals them.
@@ -196,16 +213,4 @@ impl From<FetchError> for Failure {
             FetchError::Fault(fault) => fault.into(),
         }
     }
-}
-
-/// A header of a path.
-fn header_of(skeleton: &Skeleton, path: &Path, number: u64) -> Result<SealedHeader, Interrupt> {
-    let mut parts = path.parts.iter();
-    let part = parts.find(|part| (part.low..=part.high).contains(&number));
-    let header = part.map(|part| skeleton.header(part.run, number));
-    let header = header.transpose()?.flatten();
-    header.ok_or_else(|| {
-        let reason = format!("the header of block {number} was stored and is missing");
-        Failure::NotImported(reason).into()
-    })
 }

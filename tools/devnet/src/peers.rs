@@ -6,6 +6,7 @@
 //! | file | what it is |
 //! |---|---|
 //! | `sync` | one node has the chain, the other gets it from its peer |
+//! | `matrix` | every client from every client, restarted, through reorganisations |
 //! | `file` | a chain of a file: imported by one node, fetched by another, compared |
 //! | `follow` | two nodes, each block given to one: the other fetches it; transactions reach both |
 //! | `backward` | gaps of many sizes, filled while peers come and go |
@@ -18,6 +19,7 @@
 //! | `hive` | a simulator of hive, with processes in the place of containers |
 //! | `chain` | chains to give to a source, built here or read |
 //! | `node` | a node of a scenario |
+//! | `link` | a slow link to a node |
 //! | `raw_peer` | a peer that is no node |
 //! | `findings` | figures and claims, printed and as JSON |
 
@@ -32,6 +34,8 @@ mod gossip;
 mod hive;
 mod idle;
 mod kill;
+mod link;
+mod matrix;
 mod node;
 mod raw_peer;
 mod sync;
@@ -52,6 +56,8 @@ pub(crate) struct PeersOptions {
 enum Scenario {
     /// One node has a chain; another gets it from it, and ends with the same head and state root.
     Sync(sync::SyncOptions),
+    /// Every client gets the chain from every client: whole, by a late state, restarted, and through a reorganisation.
+    Matrix(matrix::MatrixOptions),
     /// Import a chain of a file, then fetch the same chain from the node that has it, and compare the times.
     File(file::FileOptions),
     /// Each block goes to one of two nodes; the other fetches it. Transactions of all types reach both pools.
@@ -113,6 +119,7 @@ pub(crate) fn run(options: &PeersOptions) -> Result<()> {
     niwaki_crypto::install(niwaki_crypto::Preference::Auto)?;
     match &options.scenario {
         Scenario::Sync(options) => sync::run(options),
+        Scenario::Matrix(options) => matrix::run(options),
         Scenario::File(options) => file::run(options),
         Scenario::Follow(options) => follow::run(options),
         Scenario::Backward(options) => backward::run(options),

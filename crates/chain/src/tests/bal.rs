@@ -162,7 +162,7 @@ fn a_block_that_brings_its_list_leaves_what_it_leaves_without() {
 }
 
 /// Each of the lists is in order, and says something that does not happen in the block.
-fn false_lists(honest: &BlockAccessList) -> Vec<BlockAccessList> {
+pub(super) fn false_lists(honest: &BlockAccessList) -> Vec<BlockAccessList> {
     let index = BlockAccessIndex;
     let at = |list: &BlockAccessList, address: Address| {
         list.iter()

@@ -3,6 +3,7 @@
 use super::*;
 use crate::log_index::SECTION_BLOCKS;
 use crate::persist::add_block;
+use crate::tree::FIRST_BLOCK;
 use crate::{BlockId, StoredHeader};
 use niwaki_primitives::{Bloom, Header};
 use niwaki_storage::Batch;
@@ -60,7 +61,7 @@ fn index_all(chain: &Chain) -> u64 {
 
 /// Asks the index for random places, and holds what it says against the headers.
 fn assert_answers(chain: &Chain, rng: &mut StdRng) {
-    let index = chain.log_index().unwrap();
+    let (index, state) = (chain.log_index().unwrap(), chain.log_index_state().unwrap());
     for _ in 0..60 {
         let places: Vec<Vec<Bloom>> = (0..rng.random_range(1..4))
             .map(|_| {
@@ -70,7 +71,7 @@ fn assert_answers(chain: &Chain, rng: &mut StdRng) {
             })
             .collect();
         let wanted: Vec<&[Bloom]> = places.iter().map(Vec::as_slice).collect();
-        for first in (0..index.below()).step_by(4_096) {
+        for first in (state.from..state.below).step_by(4_096) {
             let found = index.search(first, &wanted).unwrap();
             for number in first..first + SECTION_BLOCKS {
                 let header = chain.header_at(number).unwrap().unwrap().header;
@@ -107,7 +108,7 @@ fn the_log_index_agrees_with_headers_after_any_rollback() {
             2 * SECTION_BLOCKS + 63..=2 * SECTION_BLOCKS + 70,
         );
         assert_eq!(index_all(&chain), 1);
-        assert_eq!(chain.log_index().unwrap().below(), 2 * SECTION_BLOCKS);
+        assert_eq!(chain.log_index_state().unwrap().below, 2 * SECTION_BLOCKS);
         assert_answers(&chain, &mut rng);
 
         // Another branch from the middle of the second section.
@@ -115,7 +116,7 @@ fn the_log_index_agrees_with_headers_after_any_rollback() {
         let mut batch = Batch::new();
         chain.strike_logs(from, &mut batch).unwrap();
         chain.database().write(batch, false).unwrap();
-        assert_eq!(chain.log_index().unwrap().below(), SECTION_BLOCKS);
+        assert_eq!(chain.log_index_state().unwrap().below, SECTION_BLOCKS);
         put_headers(&chain, &mut rng, from..=2 * SECTION_BLOCKS + 70);
         assert_eq!(index_all(&chain), 1);
         assert_answers(&chain, &mut rng);
@@ -160,6 +161,71 @@ fn the_log_index_is_removed_rebuilt_and_built_only_to_its_target() {
     chain.set_log_index_target(u64::MAX);
     assert_eq!(index_all(&chain), 2);
     assert_eq!(dump(&chain), whole);
+}
+
+/// Headers below the first one come, and that is at `first` now.
+fn put_older_headers(chain: &Chain, rng: &mut StdRng, first: u64, old_first: u64) {
+    let head = chain.head();
+    put_headers(chain, rng, first..=old_first - 1);
+    *chain.head.lock().unwrap() = head;
+    let mut batch = Batch::new();
+    chain.strike_logs_below(old_first, &mut batch).unwrap();
+    match first {
+        1 => batch.delete(Segment::Meta, FIRST_BLOCK),
+        _ => batch.put(Segment::Meta, FIRST_BLOCK, &first.to_be_bytes()),
+    }
+    chain.database().write(batch, false).unwrap();
+}
+
+#[test]
+fn an_index_of_late_blocks_grows_up_with_the_head_and_down_with_older_blocks() {
+    for seed in 0..3 {
+        println!("seed {seed}");
+        let mut rng = StdRng::seed_from_u64(100 + seed);
+        let chain = open(None);
+        let mut first = 2 * SECTION_BLOCKS + rng.random_range(1..900);
+        let mut head = 3 * SECTION_BLOCKS + 70;
+        put_headers(&chain, &mut rng, first..=head);
+        let mut batch = Batch::new();
+        batch.put(Segment::Meta, FIRST_BLOCK, &first.to_be_bytes());
+        chain.database().write(batch, false).unwrap();
+        chain.set_log_index_target(u64::MAX);
+        assert_eq!(index_all(&chain), 0, "no section has all its blocks");
+        while first > 1 || head < 5 * SECTION_BLOCKS {
+            match rng.random_range(0..4) {
+                0 if first > 1 => {
+                    let lower = first.saturating_sub(rng.random_range(1..3_000)).max(1);
+                    put_older_headers(&chain, &mut rng, lower, first);
+                    first = lower;
+                }
+                1 if head < 5 * SECTION_BLOCKS => {
+                    let higher = head + rng.random_range(1..3_000);
+                    put_headers(&chain, &mut rng, head + 1..=higher);
+                    head = higher;
+                }
+                // Another branch.
+                2 => {
+                    let from = rng.random_range(head - 600..head);
+                    let mut batch = Batch::new();
+                    chain.strike_logs(from, &mut batch).unwrap();
+                    chain.database().write(batch, false).unwrap();
+                    put_headers(&chain, &mut rng, from..=head);
+                }
+                _ => {
+                    chain.index_logs().unwrap();
+                }
+            }
+        }
+        index_all(&chain);
+        let state = chain.log_index_state().unwrap();
+        let deep = (head - 64) / SECTION_BLOCKS * SECTION_BLOCKS;
+        assert_eq!((state.from, state.below), (0, deep));
+        assert_answers(&chain, &mut rng);
+        let grown = dump(&chain);
+        chain.strike_log_index(0).unwrap();
+        index_all(&chain);
+        assert_eq!(dump(&chain), grown);
+    }
 }
 
 #[test]

@@ -5,13 +5,13 @@ use crate::{DownloadedBlock, StateHead};
 use niwaki_state::{KeyRange, StateDownload, StatePart, TrieAccount};
 
 /// A chain of 40 blocks.
-fn source() -> Chain {
+pub(super) fn source() -> Chain {
     let chain = open(None);
     import_all(&chain, &blocks()[..40]);
     chain
 }
 
-fn pivot(source: &Chain) -> StateHead {
+pub(super) fn pivot(source: &Chain) -> StateHead {
     let head = source.head();
     StateHead {
         block: head.id,
@@ -40,7 +40,10 @@ fn part(source: &Chain, range: KeyRange) -> StatePart {
     part
 }
 
-fn downloaded(source: &Chain, numbers: std::ops::RangeInclusive<u64>) -> Vec<DownloadedBlock> {
+pub(super) fn downloaded(
+    source: &Chain,
+    numbers: std::ops::RangeInclusive<u64>,
+) -> Vec<DownloadedBlock> {
     let block = |number| {
         let header = source.header_at(number).unwrap().unwrap();
         let hash = header.id.hash;
@@ -54,7 +57,7 @@ fn downloaded(source: &Chain, numbers: std::ops::RangeInclusive<u64>) -> Vec<Dow
     numbers.map(block).collect()
 }
 
-fn fill(download: &StateDownload<'_>, source: &Chain, parts: usize) {
+pub(super) fn fill(download: &StateDownload<'_>, source: &Chain, parts: usize) {
     for range in &download.remaining().accounts {
         for piece in range.split(16).into_iter().take(parts) {
             download.write(part(source, piece)).unwrap();

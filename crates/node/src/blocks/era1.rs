@@ -10,11 +10,9 @@
 //!
 //! Spec: eth-clients/e2store-format-specs, `formats/era1.md`.
 
-mod accumulator;
-
 use super::source::{FilePosition, Input, MAX_BLOCK_BYTES, RawBlock, RawBytes};
-use accumulator::accumulator;
 use eyre::{Context, Result, ensure, eyre};
+use niwaki_chain::accumulator;
 use niwaki_primitives::{B256, U256};
 use snap::read::FrameDecoder;
 use snap::write::FrameEncoder;

@@ -8,7 +8,9 @@ use crate::progress::{Done, Progress};
 use crate::stop::Stop;
 use alloy_rlp::Encodable;
 use eyre::{Context, Result, ensure, eyre};
-use niwaki_chain::{Chain, StoredHeader};
+use niwaki_chain::{
+    Chain, ErePart, EreWriter, MAX_ERE_BLOCKS, StoredHeader, accumulator, slim_receipts,
+};
 use niwaki_primitives::{Block, Bytes, Receipt};
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -42,6 +44,7 @@ pub(crate) fn export(options: &Options, export: &ExportOptions) -> Result<Outcom
     let written = match export.format {
         ExportFormat::Rlp => run.rlp(out),
         ExportFormat::Era1 => run.era1(out),
+        ExportFormat::Ere => run.ere(out),
     };
     run.progress.finish();
     let file = match written.and_then(finish) {
@@ -162,6 +165,62 @@ impl BlockExport<'_> {
             self.show(number);
         }
         writer.finish().map(Some)
+    }
+
+    /// `None` if it was stopped.
+    fn ere(&mut self, out: BufWriter<File>) -> Result<Option<BufWriter<File>>> {
+        let blocks = self.range.end - self.range.start;
+        ensure!(
+            blocks <= MAX_ERE_BLOCKS,
+            "an Ere file holds at most {MAX_ERE_BLOCKS} blocks, not {blocks}; narrow the range with \
+             --start-block and --end-block"
+        );
+        let (first, _) = self.block(self.range.start)?;
+        let has_work = !first.header.difficulty.is_zero();
+        let mut writer = EreWriter::new(out, self.range.start)?;
+        // Those of proof of work, for the accumulator.
+        let mut records = Vec::new();
+        let difficulty = has_work.then_some(ErePart::Difficulty);
+        let parts = [ErePart::Header, ErePart::Body, ErePart::Receipts];
+        for (done, part) in (0..).zip(parts.into_iter().chain(difficulty)) {
+            for number in self.range.clone() {
+                if self.stop.is_requested() {
+                    return Ok(None);
+                }
+                let (stored, block) = self.block(number)?;
+                if part == ErePart::Difficulty && !stored.header.difficulty.is_zero() {
+                    records.push((stored.id.hash, stored.total_difficulty));
+                }
+                writer.put(part, &self.ere_part(part, &stored, &block)?)?;
+                self.show_pass(done, number);
+            }
+        }
+        let root = has_work.then(|| accumulator(records.into_iter()));
+        Ok(Some(writer.finish(root)?))
+    }
+
+    fn ere_part(&self, part: ErePart, stored: &StoredHeader, block: &Block) -> Result<Vec<u8>> {
+        Ok(match part {
+            ErePart::Header => alloy_rlp::encode(&block.header),
+            ErePart::Body => alloy_rlp::encode(&block.body),
+            ErePart::Receipts => {
+                let receipts = self.chain.receipts(&stored.id.hash)?.unwrap_or_default();
+                slim_receipts(&receipts)
+            }
+            ErePart::Difficulty => stored.total_difficulty.to_le_bytes::<32>().to_vec(),
+        })
+    }
+
+    /// A file of several passes counts each block in each.
+    fn show_pass(&mut self, done: u64, number: u64) {
+        let blocks = number + 1 - self.range.start;
+        let bytes = (done * (self.range.end - self.range.start) + blocks) / 4;
+        self.progress.show(Done {
+            bytes,
+            blocks,
+            gas: 0,
+            number,
+        });
     }
 
     fn block(&self, number: u64) -> Result<(StoredHeader, Block)> {

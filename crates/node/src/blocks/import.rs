@@ -59,7 +59,7 @@ pub(crate) fn import(options: &Options, import: &ImportOptions) -> Result<Outcom
     };
     let outcome = match import.format {
         Format::Json => json::import(&files, &mut run),
-        Format::Rlp | Format::Era1 => run.blocks(source),
+        Format::Rlp | Format::Era1 | Format::Ere => run.blocks(source),
     };
     // Even if the last block failed, the blocks before it must reach the disk.
     let synced = chain.sync();

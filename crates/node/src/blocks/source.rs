@@ -3,7 +3,7 @@
 //! Files are untrusted and may be larger than memory: one block of at most [`MAX_BLOCK_BYTES`] is held at a
 //! time.
 
-use super::{era1, rlp};
+use super::{era1, ere, rlp};
 use crate::options::Format;
 use eyre::{Context, Result, ensure, eyre};
 use niwaki_primitives::{Block, BlockBody, Header, rlp::Decodable};
@@ -102,6 +102,7 @@ pub(crate) struct Source {
 enum Reader {
     Rlp(rlp::Reader),
     Era1(era1::Reader),
+    Ere(ere::Reader),
 }
 
 impl Source {
@@ -131,6 +132,7 @@ impl Source {
             let block = match &mut self.open {
                 Some(Reader::Rlp(reader)) => reader.next_block()?,
                 Some(Reader::Era1(reader)) => reader.next_block()?,
+                Some(Reader::Ere(reader)) => reader.next_block()?,
                 None => None,
             };
             if block.is_some() {
@@ -139,10 +141,11 @@ impl Source {
             let Some(file) = self.waiting.pop_front() else {
                 return Ok(None);
             };
-            let bytes = Input::open(&file, &self.read_bytes)?;
+            let input = || Input::open(&file, &self.read_bytes);
             self.open = Some(match self.format {
-                Format::Era1 => Reader::Era1(era1::Reader::new(bytes)),
-                Format::Rlp | Format::Json => Reader::Rlp(rlp::Reader::new(bytes)),
+                Format::Era1 => Reader::Era1(era1::Reader::new(input()?)),
+                Format::Ere => Reader::Ere(ere::Reader::open(&file, &self.read_bytes)?),
+                Format::Rlp | Format::Json => Reader::Rlp(rlp::Reader::new(input()?)),
             });
         }
     }

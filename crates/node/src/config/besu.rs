@@ -90,7 +90,7 @@ const PEERS: &str = "this version has limits and times of its own for peers";
 const PERMISSIONS: &str = "this version restricts no node and no account";
 const PLUGINS: &str = "this version loads no plugins";
 const PROTOCOL: &str = "metrics are served to Prometheus only";
-const PRUNING: &str = "this version keeps every block";
+const PRUNING: &str = "only `niwaki storage prune-pre-merge-blocks` removes blocks";
 const REVERTS: &str = "receipts carry no revert reason; debug_traceTransaction shows it";
 const ROOT: &str = "the state root is always computed on several threads";
 const SAVING: &str = "the pool waits for the disk as long as it takes";
@@ -221,7 +221,6 @@ pub(super) const ROWS: &[BesuOption] = &[
     row("cache-last-block-headers-preload-enabled", Flag, CACHES),
     row("cache-last-blocks", Value, CACHES),
     row("checkpoint", Value, SYNC),
-    row("era1-data-uri", Value, ERA1),
     row("era1-import-prepipeline-concurrency", Value, ERA1),
     row("era1-import-prepipeline-enabled", Spaced, ERA1),
     risk("ethstats", Value, ETHSTATS, &[""]),

@@ -3,7 +3,8 @@
 use clap::{Args, ValueEnum};
 use niwaki_network::discovery::dns::ListUrl;
 use niwaki_network::{Node, NodeId, Subnet, SubnetError};
-use niwaki_primitives::B256;
+use niwaki_primitives::{B256, Fork};
+use niwaki_sync::HistoryFloor;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -90,6 +91,13 @@ pub(crate) struct PeerFlags {
     /// How to get the chain: FULL executes every block; SNAP gets the state of a late block and executes those after it.
     #[arg(long, value_enum, value_name = "MODE", ignore_case = true, default_value_t = SyncModeFlag::Full)]
     pub(crate) sync_mode: SyncModeFlag,
+    /// Blocks to get below the first one that came with a state: all, postmerge, postprague, none, or those from a
+    /// number on. They come while there is nothing else to do.
+    #[arg(long, value_name = "BLOCKS", default_value = "postmerge")]
+    pub(crate) history: HistoryFlag,
+    /// Folder of Ere files (.ere) from which such blocks are read before peers are asked, also as file:// URI.
+    #[arg(long, alias = "era1-data-uri", value_name = "DIR", value_parser = folder)]
+    pub(crate) history_files: Option<PathBuf>,
     /// Give peers that sync parts of the state (snap/1 and snap/2) [default: true].
     #[arg(long, value_name = "BOOL")]
     pub(crate) snapsync_server_enabled: Option<bool>,
@@ -179,6 +187,44 @@ impl From<DiscoveryMode> for niwaki_network::DiscoveryMode {
     }
 }
 
+/// A folder, or a URI of one.
+fn folder(text: &str) -> Result<PathBuf, String> {
+    let text = text.trim();
+    match text.split_once("://") {
+        Some(("file", path)) if path.starts_with('/') => Ok(path.into()),
+        Some(_) => Err("only folders of this machine are read: give DIR or file:///DIR".to_owned()),
+        None => Ok(text.into()),
+    }
+}
+
+/// Which old blocks are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct HistoryFlag(pub(crate) HistoryFloor);
+
+impl FromStr for HistoryFlag {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let text = text.trim();
+        let floor = match text.to_ascii_lowercase().as_str() {
+            "all" => HistoryFloor::Genesis,
+            "postmerge" => HistoryFloor::Fork(Fork::Paris),
+            "postprague" => HistoryFloor::Fork(Fork::Prague),
+            "none" => HistoryFloor::State,
+            _ => match text.parse() {
+                Ok(number) => HistoryFloor::Block(number),
+                Err(_) => {
+                    return Err(
+                        "give all, postmerge, postprague, none, or the number of a block"
+                            .to_owned(),
+                    );
+                }
+            },
+        };
+        Ok(Self(floor))
+    }
+}
+
 /// An IPv6 address, or a name that has one.
 fn host_ipv6(text: &str) -> Result<Ipv6Addr, String> {
     if let Ok(ip) = text.parse::<IpAddr>() {
@@ -251,6 +297,33 @@ fn name_server(text: &str) -> Result<SocketAddr, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_folder_of_old_blocks_is_a_path_or_a_uri_of_this_machine() {
+        for text in ["/a/b", "file:///a/b"] {
+            assert_eq!(folder(text), Ok(PathBuf::from("/a/b")));
+        }
+        for text in ["https://example.org/a", "file://host/a"] {
+            assert!(folder(text).unwrap_err().contains("file:///DIR"));
+        }
+    }
+
+    #[test]
+    fn history_is_a_word_or_a_number() {
+        for (text, floor) in [
+            ("all", HistoryFloor::Genesis),
+            ("PostMerge", HistoryFloor::Fork(Fork::Paris)),
+            ("postprague", HistoryFloor::Fork(Fork::Prague)),
+            ("none", HistoryFloor::State),
+            (" 17 ", HistoryFloor::Block(17)),
+        ] {
+            assert_eq!(text.parse(), Ok(HistoryFlag(floor)));
+        }
+        for text in ["", "-1", "everything", "0x11"] {
+            let error = text.parse::<HistoryFlag>().unwrap_err();
+            assert!(error.contains("postprague"), "{error}");
+        }
+    }
 
     #[test]
     fn a_dns_list_is_a_url_none_or_refused_with_the_form() {

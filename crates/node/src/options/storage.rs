@@ -26,6 +26,9 @@ pub(crate) enum StorageCommand {
     /// Import an exported state and verify it against its block. The data path must have no chain. The
     /// same command continues an interrupted import of the same file.
     Import(StateImportOptions),
+    /// Remove the blocks before the Merge, but for the genesis block: bodies, receipts, headers and their index.
+    /// Interrupted, the same command goes on.
+    PrunePreMergeBlocks,
     /// Count, prune, export and import trie logs: the state diffs that roll the state back and forward.
     #[command(subcommand)]
     TrieLog(TrieLogCommand),

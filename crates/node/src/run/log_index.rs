@@ -68,7 +68,12 @@ fn log_sections(chain: &Chain, sections: u64) {
     if sections > 0
         && let Ok(state) = chain.log_index_state()
     {
-        info!(sections, below = state.below, "indexed logs");
+        info!(
+            sections,
+            from = state.from,
+            below = state.below,
+            "indexed logs"
+        );
     }
 }
 

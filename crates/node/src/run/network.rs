@@ -87,7 +87,9 @@ impl Peers {
         let key = NodeKey::load_or_create(&config.key_file)?;
         let local_chain = publish_chain(chain, network_id)?;
         let limit = config.max_peers;
-        let (sync_mode, sync_target) = (config.sync_mode, config.sync_target);
+        let (sync_mode, history) = (config.sync_mode, config.history);
+        let (sync_target, folder) = (config.sync_target, config.folder.clone());
+        let history_files = config.history_files.clone();
         let banned = config.banned.clone();
         let first = First::resolve(&config, chain)?;
         let client = &backend.identity().client_version;
@@ -122,7 +124,10 @@ impl Peers {
             consensus: Arc::clone(consensus),
             router: network.router(),
             peers: network.peers(),
+            folder,
             mode: sync_mode,
+            history,
+            history_files,
             is_driven: backend.is_driven(),
             target: sync_target,
         })?;
@@ -244,9 +249,9 @@ fn publish_chain(chain: &Arc<Chain>, network_id: u64) -> Result<watch::Receiver<
         Some(genesis) => genesis.header.timestamp,
         None => 0,
     };
-    let earliest = chain.first_block()?;
     let spec = chain.spec().clone();
-    let local_chain = move |head: &StoredHeader| LocalChain {
+    // The first block moves up when a state has come, and down with older blocks.
+    let local_chain = move |head: &StoredHeader, earliest: u64| LocalChain {
         network_id,
         genesis,
         forks: fork_filter(
@@ -264,9 +269,15 @@ fn publish_chain(chain: &Arc<Chain>, network_id: u64) -> Result<watch::Receiver<
         total_difficulty: head.total_difficulty,
         is_merged: spec.is_proof_of_stake(&head.header),
     };
-    let (sender, receiver) = watch::channel(local_chain(&chain.head()));
+    let first = local_chain(&chain.head(), chain.first_block()?);
+    let (sender, receiver) = watch::channel(first);
+    let blocks = Arc::downgrade(chain);
     chain.on_head(Box::new(move |change: &HeadChange| {
-        sender.send_replace(local_chain(&change.head));
+        let head = &change.head;
+        // The head is there, whatever the disk says of the others.
+        let earliest = blocks.upgrade().map(|chain| chain.first_block());
+        let earliest = earliest.and_then(Result::ok).unwrap_or(head.id.number);
+        sender.send_replace(local_chain(head, earliest));
     }));
     Ok(receiver)
 }

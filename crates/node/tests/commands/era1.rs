@@ -1,6 +1,6 @@
-//! ERA1 archives, written and read back.
+//! ERA1 and Ere archives, written and read back.
 
-use crate::support::{TestDir, chain_file};
+use crate::support::{HEAD, TestDir, chain_file};
 use std::path::{Path, PathBuf};
 
 #[test]
@@ -73,4 +73,30 @@ fn era1_files_of_real_chains_round_trip_with_their_accumulator() {
         };
         assert_eq!(accumulator(&out), accumulator(&archive));
     }
+}
+
+#[test]
+fn ere_files_hold_blocks_of_all_forks_and_are_imported_in_turn() {
+    let dir = TestDir::new();
+    dir.import(&chain_file()).succeeded();
+    let [first, second] = ["first.ere", "second.ere"].map(|name| dir.path(name));
+    let export = "blocks export --format ERE --end-block 37 --to";
+    dir.run(export, &[&first]).succeeded();
+    let export = "blocks export --format ERE --start-block 37 --to";
+    dir.run(export, &[&second]).succeeded();
+    let other = TestDir::new();
+    let import = "blocks import --format ERE --from";
+    let result = other.run(import, &[&first, &second]).succeeded();
+    assert_eq!(result.head(), (54, HEAD.to_owned()));
+    assert_eq!(other.checked_head(), result.head());
+
+    let bytes = std::fs::read(&first).unwrap();
+    let cut = TestDir::new();
+    let file = cut.file("cut.ere", &bytes[..bytes.len() / 2]);
+    cut.run(import, &[&file]).failed(&["cut.ere", "damaged"]);
+    let mut damaged = bytes;
+    damaged[100] ^= 0x40;
+    let file = cut.file("changed.ere", &damaged);
+    cut.run(import, &[&file]).failed(&["changed.ere"]);
+    cut.checked_head();
 }

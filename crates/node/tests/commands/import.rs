@@ -161,3 +161,17 @@ fn transaction_threads_are_as_requested_and_at_least_1() {
     assert_eq!(none.code, Some(2));
     assert!(none.errors.contains("1..=1024"), "{}", none.errors);
 }
+
+#[test]
+fn blocks_before_the_merge_are_removed_only_from_a_merged_chain_and_not_near_the_head() {
+    let dir = TestDir::new();
+    dir.run("blocks import --end-block 31 --from", &[&chain_file()])
+        .succeeded();
+    let prune = || dir.run("storage prune-pre-merge-blocks", &[]);
+    prune().failed(&["block 30", "not after the Merge", "nothing was removed"]);
+    dir.run("blocks import --from", &[&chain_file()])
+        .succeeded();
+    let pruned = prune().succeeded();
+    assert!(pruned.out.contains("removed 0 blocks"), "{pruned:?}");
+    dir.run("storage check", &[]).succeeded();
+}

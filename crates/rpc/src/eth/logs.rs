@@ -235,7 +235,7 @@ pub(crate) fn write_logs(
         let section = number - number % SECTION_BLOCKS;
         let last = section.saturating_add(SECTION_BLOCKS - 1).min(to);
         params.check_deadline()?;
-        let blocks = match index.as_ref().filter(|index| section < index.below()) {
+        let blocks = match index.as_ref().filter(|index| index.has_section(section)) {
             Some(index) => Some(index.search(section, &blooms.positions())?),
             None => None,
         };

@@ -82,19 +82,19 @@ fn get_logs_returns_the_same_with_and_without_the_index_and_after_a_reorganizati
     assert_eq!(plain[0].len(), 105);
     assert!(plain[1].len() > 15 && plain[3].len() == 1 && plain[5].is_empty());
     index(&rig);
-    assert_eq!(chain.log_index().unwrap().below(), SECTION_BLOCKS);
+    assert_eq!(chain.log_index_state().unwrap().below, SECTION_BLOCKS);
     assert_eq!(responses(&rig), plain);
 
     // Another branch, with other topics, from within the section on.
     let nonce_there = rig.result("eth_getTransactionCount", json!([sender(), "0xf80"]));
     assert_eq!(rig.result("debug_setHead", json!(["0xf80"])), Value::Null);
-    assert_eq!(chain.log_index().unwrap().below(), 0);
+    assert_eq!(chain.log_index_state().unwrap().below, 0);
     let text = nonce_there.as_str().unwrap().trim_start_matches("0x");
     let mut nonce = u64::from_str_radix(text, 16).unwrap();
     grow(&rig, &mut nonce, SECTION_BLOCKS + 100, 2);
     let plain = responses(&rig);
     index(&rig);
-    assert_eq!(chain.log_index().unwrap().below(), SECTION_BLOCKS);
+    assert_eq!(chain.log_index_state().unwrap().below, SECTION_BLOCKS);
     assert_eq!(responses(&rig), plain);
 }
 
@@ -134,9 +134,9 @@ fn the_log_index_is_generated_repaired_and_removed() {
     assert!(chain.index_logs().unwrap());
     let response = ask("logsRemoveCache", json!(["0x1001", "latest"]));
     assert_eq!(response, json!({"Status": "Cache Removed"}));
-    assert_eq!(chain.log_index().unwrap().below(), SECTION_BLOCKS);
+    assert_eq!(chain.log_index_state().unwrap().below, SECTION_BLOCKS);
     ask("logsRemoveCache", json!([]));
-    assert_eq!(chain.log_index().unwrap().below(), 0);
+    assert_eq!(chain.log_index_state().unwrap().below, 0);
     assert!(!chain.index_logs().unwrap(), "not before it is asked for");
 
     let (_, words) = rig.refusal("admin_logsRemoveCache", json!(["0x2000"]));

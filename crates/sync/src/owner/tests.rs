@@ -1,5 +1,6 @@
 //! Whole syncs from scripted peers, in their own time.
 
+mod history;
 mod pivot;
 mod restart;
 mod state;
@@ -45,7 +46,9 @@ impl Node {
                 operator: self.operator,
                 attempts: Cell::new(0),
             },
+            folder: None,
             mode: SyncMode::Full,
+            history: History::new(HistoryFloor::State, HistoryFiles::default()),
             is_driven: true,
             stored: Skeleton::of_chain(Arc::clone(self.consensus.chain())).unwrap(),
             in_memory: Skeleton::in_memory(),
@@ -442,7 +445,10 @@ fn a_stopped_sync_ends_and_another_one_goes_on() {
     let consensus = Arc::new(Consensus::new(empty_chain(None)));
     let settings = || Settings {
         consensus: Arc::clone(&consensus),
+        folder: None,
         mode: SyncMode::Full,
+        history: HistoryFloor::State,
+        history_files: None,
         is_driven: false,
         target: Some(last(main_branch())),
     };

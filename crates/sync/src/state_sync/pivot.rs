@@ -9,12 +9,12 @@
 //! Peers have the states of the newest 128 blocks. Where there are no access lists (before Amsterdam, or after another branch) the pivot
 //! moves alone: what has come stays, and is healed in the end.
 
-use super::header_of;
 use crate::header_window::SealedHeader;
 use crate::progress::SyncState;
 use crate::serve::STATES_SERVED;
-use crate::session::{Context, Failure, Interrupt};
+use crate::session::{Context, Failure, Interrupt, header_of};
 use crate::skeleton::{Path, Skeleton};
+use crate::whole_blocks::WholeBlocks;
 use niwaki_chain::{BLOCKS_WITH_STATE, BlockId, StateHead};
 use niwaki_primitives::Fault;
 use niwaki_rules::decode_access_list;
@@ -144,11 +144,13 @@ impl Context<'_> {
         let numbers = from.number + 1..=to.block.number;
         let headers = numbers.map(|number| header_of(skeleton, path, number));
         let headers: Vec<SealedHeader> = headers.collect::<Result<_, Interrupt>>()?;
+        let check = || self.tick();
+        let blocks = WholeBlocks::new(self, self.need(to.block.number), &check);
         let mut left = headers.len();
         for headers in headers.chunks(LISTS_TOGETHER) {
             self.report(|progress, _| progress.update(|status| status.open_items = left as u64));
             left -= headers.len();
-            let Some(lists) = self.download_access_lists(headers)? else {
+            let Some(lists) = blocks.access_lists(headers)? else {
                 return Ok(false);
             };
             let lists = headers.iter().zip(&lists).map(|(header, list)| {

@@ -1,7 +1,7 @@
 //! Two nodes over TCP on loopback: one serves, the other syncs from it.
 
 use super::{BLOCKS, empty_chain, hash_of, main_branch, side_branch};
-use crate::{RecentStates, Sources, Sync, SyncConfig, SyncMode, SyncState, serve};
+use crate::{HistoryFloor, RecentStates, Sources, Sync, SyncConfig, SyncMode, SyncState, serve};
 use niwaki_chain::{Chain, Consensus, ForkChoice, PayloadHints, Verdict};
 use niwaki_network::gossip::PoolView;
 use niwaki_network::wire::{Answer, BlockRange, EthVersion, Request};
@@ -117,7 +117,10 @@ impl Node {
                 self.network.router()
             },
             peers: self.network.peers(),
+            folder: std::env::temp_dir(),
             mode: SyncMode::Full,
+            history: HistoryFloor::State,
+            history_files: None,
             is_driven: true,
             target: None,
         };

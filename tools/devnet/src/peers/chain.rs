@@ -10,7 +10,8 @@ use crate::build::{self, BuildRequest};
 use crate::genesis::{GAS_LIMIT, genesis};
 use crate::load::number;
 use crate::process::{Process, StartOptions};
-use eyre::{Result, WrapErr, ensure};
+use eyre::{Result, WrapErr, ensure, eyre};
+use niwaki_primitives::B256;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use serde_json::{Value, json};
@@ -39,6 +40,13 @@ impl Chain {
 }
 
 impl ChainBlock {
+    /// The root of the state after it.
+    pub(super) fn state_root(&self) -> Result<B256> {
+        let root = self.params[0]["stateRoot"].as_str().map(str::parse);
+        let root = root.ok_or_else(|| eyre!("block {} has no stateRoot", self.number))?;
+        Ok(root?)
+    }
+
     pub(super) fn fork_choice(&self) -> Value {
         node::choice(&self.hash)
     }

@@ -130,6 +130,7 @@ async fn talk(
         reader,
         mut writer,
         offset,
+        ..
     } = session;
     let (pings, mut pinged) = mpsc::channel(16);
     let reading = tokio::spawn(read(reader, pings));

@@ -23,7 +23,7 @@ pub(crate) struct KillOptions {
     /// The node that has the chain; the one that is killed is niwaki.
     #[arg(long, value_name = "CLIENT", default_value = "niwaki")]
     source: ClientKind,
-    /// The killed node downloads the state of a late block.
+    /// The killed node downloads the state of a late block, then the blocks below it.
     #[arg(long)]
     snap: bool,
     /// Kills.
@@ -56,7 +56,7 @@ const TIMEOUT: Duration = Duration::from_secs(300);
 #[derive(Default)]
 struct Counts {
     kills: usize,
-    /// Kills before the node had the head.
+    /// Kills before the node had the head and all blocks below it.
     during_sync: u64,
     /// Kills while a state was being downloaded.
     without_state: u64,
@@ -103,7 +103,7 @@ pub(crate) fn run(options: &KillOptions) -> Result<()> {
     let mut findings = Findings::default();
     let again: u64 = counts.gone.iter().sum();
     findings.count("kills", counts.kills as u64);
-    findings.count("kills before the node had the head", counts.during_sync);
+    findings.count("kills before the node had all blocks", counts.during_sync);
     if options.snap {
         findings.count("kills before it had a whole state", counts.without_state);
         findings.claim(
@@ -126,7 +126,7 @@ pub(crate) fn run(options: &KillOptions) -> Result<()> {
     );
     findings.claim("each sync ends at the head", counts.wrong_heads == 0);
     findings.claim(
-        "some kills come before the node has the head",
+        "some kills come before the node has all blocks",
         counts.during_sync > 0,
     );
     findings.finish("kill", options.json.as_deref())
@@ -145,12 +145,16 @@ fn sync_and_kill(
     loop {
         sink.client.add_peer(&source.client.enode()?)?;
         let wait = Duration::from_millis(rng.random_range(20..=options.within_ms.max(21)));
-        let (is_at_head, last) = follow(source, sink, &mut chain, wait)?;
-        if counts.kills >= options.runs || is_at_head {
+        let (has_all, last) = follow(options, source, sink, &mut chain, wait)?;
+        if counts.kills >= options.runs || has_all {
             break;
         }
         let status = sink.client.call("niwaki_syncStatus", json!([]))?;
-        let state = status["state"].as_str().unwrap_or("unknown").to_owned();
+        let state = match status["state"].as_str() {
+            Some("idle") if status["historyComplete"] == false => "history",
+            state => state.unwrap_or("unknown"),
+        };
+        let state = state.to_owned();
         *counts.states.entry(state).or_default() += 1;
         sink.kill()?;
         counts.kills += 1;
@@ -171,18 +175,23 @@ fn sync_and_kill(
         );
     }
     sink.client.add_peer(&source.client.enode()?)?;
-    let (is_at_head, last) = follow(source, sink, &mut chain, TIMEOUT)?;
-    ensure!(is_at_head, "block {last} after {TIMEOUT:?}");
+    let (has_all, last) = follow(options, source, sink, &mut chain, TIMEOUT)?;
+    ensure!(has_all, "block {last} after {TIMEOUT:?}");
     counts.syncs += 1;
-    counts.wrong_heads += u64::from(!same_block(&source.client, &sink.client, "latest")?);
+    let mut is_same = true;
+    for block in ["0x1", "0x80", "latest"] {
+        is_same &= same_block(&source.client, &sink.client, block)?;
+    }
+    counts.wrong_heads += u64::from(!is_same);
     // One more kill with nothing to do.
     sink.kill()?;
     counts.kills += 1;
     check(sink, counts)
 }
 
-/// Sends the head for some time, as the chain grows. Returns whether the node has its last block, and its block number then.
+/// Sends the head for some time, as the chain grows. Returns whether the node has all its blocks, and its block number then.
 fn follow(
+    options: &KillOptions,
     source: &Process,
     sink: &Process,
     chain: &mut GrowingChain<'_>,
@@ -193,9 +202,10 @@ fn follow(
         let head = chain.grow(&source.client)?;
         new_payload(&sink.client, head)?;
         let is_at_head = fork_choice(&sink.client, head)? == "VALID" && chain.is_whole();
+        let has_all = is_at_head && (!options.snap || node::has_history(sink)?);
         let number = sink.client.block_number()?;
-        if is_at_head || began.elapsed() > time {
-            return Ok((is_at_head, number));
+        if has_all || began.elapsed() > time {
+            return Ok((has_all, number));
         }
         std::thread::sleep(Duration::from_millis(10));
     }

@@ -52,6 +52,12 @@ pub(super) fn syncing(genesis: &Path, has_snap: bool) -> StartOptions<'_> {
     }
 }
 
+/// Whether all blocks of a niwaki have come that are below the state it began with.
+pub(super) fn has_history(node: &Process) -> Result<bool> {
+    let status = node.client.call("niwaki_syncStatus", json!([]))?;
+    Ok(status["historyComplete"] == true)
+}
+
 /// Waits until `is_so`. Returns for how long.
 ///
 /// # Errors
@@ -71,8 +77,13 @@ pub(super) fn wait_until(
 
 /// Has the first node dial the second, and waits until both count each other.
 pub(super) fn connect(first: &Client, second: &Client) -> Result<Duration> {
+    connect_at(first, second, &second.enode()?)
+}
+
+/// The same, where the first one reaches the second by another URL.
+pub(super) fn connect_at(first: &Client, second: &Client, enode: &str) -> Result<Duration> {
     let before = [first.peer_count()?, second.peer_count()?];
-    first.add_peer(&second.enode()?)?;
+    first.add_peer(enode)?;
     wait_until("the nodes are peers", Duration::from_secs(60), || {
         Ok(first.peer_count()? > before[0] && second.peer_count()? > before[1])
     })

@@ -2,7 +2,7 @@
 
 use eyre::{Result, ensure, eyre};
 use niwaki_network::rlpx::{Hello, Message, MessageReader, MessageWriter, Protocol, initiate};
-use niwaki_network::wire::EthVersion;
+use niwaki_network::wire::{EthVersion, SnapVersion};
 use niwaki_network::{Node, NodeId, NodeKey};
 use std::net::SocketAddr;
 use tokio::net::TcpStream;
@@ -42,6 +42,8 @@ pub(super) struct RawPeer {
     pub(super) writer: MessageWriter<OwnedWriteHalf>,
     /// Where `eth` begins among the message numbers.
     pub(super) offset: u8,
+    /// Where `snap` begins, if the node gives its state.
+    pub(super) snap_offset: Option<u8>,
 }
 
 impl RawPeer {
@@ -51,7 +53,11 @@ impl RawPeer {
         let (reader, writer) = stream.into_split();
         let key = NodeKey::random();
         let connection = initiate(reader, writer, &key, target.id).await?;
-        let protocols = [Protocol::new("eth", VERSION.number(), VERSION.length())];
+        let snap = SnapVersion::Snap1;
+        let protocols = [
+            Protocol::new("eth", VERSION.number(), VERSION.length()),
+            Protocol::new("snap", snap.number(), snap.length()),
+        ];
         let hello = Hello {
             version: 5,
             client: "devnet".into(),
@@ -61,7 +67,12 @@ impl RawPeer {
         };
         let session = connection.greet(&hello, &protocols).await?;
         let (mut reader, mut writer) = (session.reader, session.writer);
-        let offset = session.protocols.first().map_or(16, |eth| eth.offset);
+        let offset_of = |name: &str| {
+            let mut shared = session.protocols.iter();
+            let protocol = shared.find(|protocol| protocol.capability.name == name);
+            protocol.map(|protocol| protocol.offset)
+        };
+        let (offset, snap_offset) = (offset_of("eth").unwrap_or(16), offset_of("snap"));
         let status = reader.next().await?;
         ensure!(
             status.id == offset,
@@ -73,6 +84,7 @@ impl RawPeer {
             reader,
             writer,
             offset,
+            snap_offset,
         })
     }
 }

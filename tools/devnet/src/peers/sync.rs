@@ -9,7 +9,10 @@
 use super::Binaries;
 use super::chain::Chain;
 use super::findings::Findings;
-use super::node::{self, GrowingChain, connect, fork_choice, give, new_payload, same_block};
+use super::link::{Link, LinkOptions};
+use super::node::{
+    self, GrowingChain, connect_at, fork_choice, give, new_payload, same_block, wait_until,
+};
 use crate::process::{ClientKind, Process, memory, new_folder};
 use clap::Args;
 use eyre::{Result, bail};
@@ -26,18 +29,27 @@ pub(crate) struct SyncOptions {
     /// The node that gets it.
     #[arg(long, value_name = "CLIENT", default_value = "niwaki")]
     sink: ClientKind,
-    /// The sink downloads the state of a late block.
+    /// The sink downloads the state of a late block, then the blocks below it.
     #[arg(long)]
     snap: bool,
     /// Blocks of the chain.
     #[arg(long, value_name = "N", default_value_t = 3_000)]
     blocks: usize,
+    /// So many of the blocks the sink has before: with --snap it applies the access lists of the others, but for the last.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    have: usize,
     /// So many of the blocks come while the sink syncs, one each slot.
     #[arg(long, value_name = "N", default_value_t = 0)]
     late: usize,
     /// Folder of the chain: read if it exists (`genesis.json`, `newpayload.json`), else written [default: a temporary folder].
     #[arg(long, value_name = "DIR")]
     chain: Option<PathBuf>,
+    /// Time of a byte from one node to the other, milliseconds, with --link-mbit.
+    #[arg(long, value_name = "MS", default_value_t = 25, requires = "link_mbit")]
+    link_ms: u64,
+    /// The nodes have a link of so many megabits a second, each way [default: no bound].
+    #[arg(long, value_name = "N")]
+    link_mbit: Option<u64>,
     /// Time from one slot to the next, milliseconds.
     #[arg(long, value_name = "MS", default_value_t = 500)]
     slot_ms: u64,
@@ -82,7 +94,7 @@ pub(crate) fn run(options: &SyncOptions) -> Result<()> {
     findings.count("blocks that come meanwhile", late.len() as u64);
     findings.figure("the source's import", began.elapsed().as_secs_f64(), "s");
     findings.text("source", node::version(&source.client)?);
-    let (mut times, mut rates) = (Vec::new(), Vec::new());
+    let (mut times, mut rates, mut histories) = (Vec::new(), Vec::new(), Vec::new());
     for run in 0..options.runs.max(1) {
         if run > 0 && !late.is_empty() {
             source = start_source(run)?;
@@ -92,12 +104,27 @@ pub(crate) fn run(options: &SyncOptions) -> Result<()> {
         if run == 0 {
             findings.text("sink", node::version(&sink.client)?);
         }
-        let connected = connect(&sink.client, &source.client)?;
+        give(&sink.client, &early[..options.have.min(early.len())])?;
+        let source_url = source.client.enode()?;
+        let link = link(options, &source_url)?;
+        let url = link.as_ref().map_or(&*source_url, Link::enode);
+        let connected = connect_at(&sink.client, &source.client, url)?;
         let cpu = [source.cpu_time()?, sink.cpu_time()?];
         let took = sync(options, GrowingChain::new(early, late)?, &source, &sink)?;
         eprintln!("run {run}: {:.1} s", took.as_secs_f64());
-        rates.push(chain.blocks.len() as f64 / took.as_secs_f64());
+        rates.push((chain.blocks.len() - options.have) as f64 / took.as_secs_f64());
         times.push(took);
+        if let Some(link) = &link {
+            let (sent, percent) = link.usage();
+            findings.figure(format!("run {run}: the source has sent"), sent, "MiB");
+            findings.figure(format!("run {run}: of the link used"), percent, "%");
+        }
+        if options.snap && options.have == 0 && options.sink == ClientKind::Niwaki {
+            let timeout = Duration::from_secs(options.timeout_s);
+            histories.push(wait_until("the older blocks", timeout, || {
+                node::has_history(&sink)
+            })?);
+        }
         if run == 0 {
             findings.figure("until they are peers", connected.as_secs_f64() * 1e3, "ms");
             let [of_source, of_sink] = [&source, &sink].map(Process::cpu_time);
@@ -107,7 +134,7 @@ pub(crate) fn run(options: &SyncOptions) -> Result<()> {
             let peak = memory(sink.id(), "VmHWM:")? >> 20;
             findings.count("peak memory of the sink, MiB", peak);
         }
-        let same = is_same(&chain, &source, &sink, options.snap)?;
+        let same = is_same(&chain, &source, &sink)?;
         findings.claim(
             format!("run {run}: the same head, state root, {COMPARED} blocks and receipts"),
             same,
@@ -116,7 +143,22 @@ pub(crate) fn run(options: &SyncOptions) -> Result<()> {
     rates.sort_by(f64::total_cmp);
     findings.figure("blocks per second, median", rates[rates.len() / 2], "");
     findings.times("sync", times);
+    if !histories.is_empty() {
+        findings.times("the older blocks, after it", histories);
+    }
     findings.finish("sync", options.json.as_deref())
+}
+
+/// The link to the source, if it is a slow one.
+fn link(options: &SyncOptions, enode: &str) -> Result<Option<Link>> {
+    let link = options.link_mbit.map(|mbit| {
+        let options = LinkOptions {
+            delay: Duration::from_millis(options.link_ms),
+            bits_per_s: mbit * 1_000_000,
+        };
+        Link::start(enode, options)
+    });
+    link.transpose()
 }
 
 /// Sends the head each slot until the sink has it; first of all the blocks that are late, which the source gets too. Returns how long
@@ -161,20 +203,12 @@ pub(super) fn last_lines(log: &str) -> String {
     lines[lines.len().saturating_sub(30)..].join("\n")
 }
 
-/// With a downloaded state a node may have only the last 256 blocks below it, the pivot 32 below the head.
-const BLOCKS_WITH_STATE: u64 = 280;
-
-fn is_same(chain: &Chain, source: &Process, sink: &Process, snap: bool) -> Result<bool> {
+fn is_same(chain: &Chain, source: &Process, sink: &Process) -> Result<bool> {
     let (source, sink) = (&source.client, &sink.client);
     let head = chain.blocks.last().map_or(0, |block| block.number);
     let mut same = same_block(source, sink, "latest")? && sink.block_number()? == head;
-    let below = if snap {
-        head.saturating_sub(BLOCKS_WITH_STATE)
-    } else {
-        0
-    };
     for step in 0..COMPARED {
-        let number = below + 1 + step * (head - below) / COMPARED;
+        let number = 1 + step * head / COMPARED;
         same &= same_block(source, sink, &format!("{number:#x}"))?;
     }
     Ok(same)

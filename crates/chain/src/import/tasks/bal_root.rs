@@ -83,7 +83,7 @@ impl BalRootTask<'_> {
 }
 
 /// Accounts of the list that change, each before its changed slots.
-fn changed(bal: &[AccountChanges]) -> impl Iterator<Item = (Address, Option<U256>)> {
+pub(crate) fn changed(bal: &[AccountChanges]) -> impl Iterator<Item = (Address, Option<U256>)> {
     let changed = bal.iter().filter(|account| account.has_changes());
     changed.flat_map(|account| {
         let slots = account.storage_changes.iter();

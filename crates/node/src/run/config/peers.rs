@@ -4,7 +4,7 @@ use crate::options::{DiscoveryMode, DnsList, PeerFlags, SyncModeFlag};
 use niwaki_network::wire::EthVersion;
 use niwaki_network::{BootNode, NatMethod, NetRestrict, Node, NodeId, Subnet};
 use niwaki_primitives::B256;
-use niwaki_sync::SyncMode;
+use niwaki_sync::{HistoryFloor, SyncMode};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::path::{Path, PathBuf};
 
@@ -47,6 +47,10 @@ pub(crate) struct PeersConfig {
     /// Whether that leaves no public address.
     pub(crate) is_private: bool,
     pub(crate) sync_mode: SyncMode,
+    /// Which blocks are wanted below those that come with a state.
+    pub(crate) history: HistoryFloor,
+    /// A folder of files that have such blocks.
+    pub(crate) history_files: Option<PathBuf>,
     /// The block to reach while no consensus client has chosen a head.
     pub(crate) sync_target: Option<B256>,
 }
@@ -120,6 +124,8 @@ impl PeersConfig {
                 SyncModeFlag::Full => SyncMode::Full,
                 SyncModeFlag::Snap => SyncMode::Snap,
             },
+            history: flags.history.0,
+            history_files: flags.history_files.clone(),
             sync_target: flags.sync_target,
         })
     }

@@ -213,6 +213,7 @@ fn sample_sync(status: &SyncStatus) {
         ("downloadHeaders", status.all_headers),
         ("downloadBodies", status.all_bodies),
         ("importBlock", status.imported),
+        ("importHistoricalBlock", status.history_blocks),
     ] {
         let name = "besu_synchronizer_chain_download_pipeline_processed_total";
         counter!(name, "step" => step).absolute(count);
@@ -225,6 +226,7 @@ fn sample_sync(status: &SyncStatus) {
     gauge!("besu_synchronizer_fast_sync_pivot_block_current").set(pivot as f64);
     counter!("besu_synchronizer_fast_sync_pivot_block_selected_count_total")
         .absolute(status.pivots);
+    set("niwaki_sync_first_block", status.first_block);
     let share = status.state_share;
     for (name, count) in [
         (

@@ -142,6 +142,8 @@ pub(super) fn sync_report(status: SyncStatus) -> SyncReport {
         current_block: status.current_block,
         peers: status.peers as u64,
         highest_block: status.highest_block,
+        first_block: status.first_block,
+        is_history_complete: status.is_history_complete,
         headers: status.headers,
         lowest_header: status.lowest_header,
         open_items: status.open_items,

@@ -1,4 +1,5 @@
-//! A pivot that gets old while its state comes: access lists lead what has come to a later block.
+//! Access lists: a pivot that gets old while its state comes is led to a later block by them, and a node that has its state and is far
+//! behind applies them.
 
 use super::state::{Direct, Lie, wait_until};
 use super::*;
@@ -90,7 +91,10 @@ impl Driven {
         let consensus = Arc::new(Consensus::new(empty()));
         let settings = Settings {
             consensus: Arc::clone(&consensus),
+            folder: None,
             mode: SyncMode::Snap,
+            history: HistoryFloor::State,
+            history_files: None,
             is_driven: true,
             target: None,
         };
@@ -242,4 +246,57 @@ fn lists_of_other_blocks_are_refused() {
     assert!(!caught.is_empty());
     assert!(caught.iter().all(|(by, _)| *by == Lie::OtherLists));
     driven.end();
+}
+
+/// Blocks of a chain that a node is far behind of, and how many it has.
+const LONG: usize = 1_300;
+const HAS: usize = 150;
+
+/// A node with the first blocks of a chain syncs to its last from peers with these lies. Returns the blocks that it executed.
+fn catch_up(mode: SyncMode, lies: &[Lie]) -> u64 {
+    static BLOCKS: OnceLock<Vec<Block>> = OnceLock::new();
+    let blocks = BLOCKS.get_or_init(|| build(&empty(), LONG, 3));
+    let (source, chain) = (empty(), empty());
+    import(&source, blocks);
+    import(&chain, &blocks[..HAS]);
+    let peers = Direct::new(&source, lies, u64::MAX, u64::MAX);
+    let settings = Settings {
+        consensus: Arc::new(Consensus::new(Arc::clone(&chain))),
+        folder: None,
+        mode,
+        history: HistoryFloor::State,
+        history_files: None,
+        is_driven: false,
+        target: Some(hash_of(&blocks[LONG - 1])),
+    };
+    let sync = Sync::start_with(settings, Box::new(peers.clone())).unwrap();
+    wait_until(&sync, "the head", || {
+        chain.head().id == source.head().id && sync.status().state == SyncState::Idle
+    });
+    let status = sync.status();
+    assert!(status.failures.is_empty(), "{status:?}");
+    sync.stop();
+    assert_clean(&chain);
+    for number in 1..=LONG as u64 {
+        let hash = source.canonical_hash(number).unwrap().unwrap();
+        assert_eq!(chain.canonical_hash(number).unwrap(), Some(hash));
+        assert_eq!(
+            chain.receipts(&hash).unwrap(),
+            source.receipts(&hash).unwrap()
+        );
+        let list = chain.block_access_list(&hash).unwrap();
+        assert_eq!(list, source.block_access_list(&hash).unwrap(), "{number}");
+    }
+    status.imported
+}
+
+#[test]
+fn a_node_far_behind_applies_access_lists_and_executes_the_last_96_blocks() {
+    let behind = (LONG - HAS) as u64;
+    assert_eq!(catch_up(SyncMode::Snap, &[Lie::None, Lie::None]), 96);
+    // Those who lie are caught by the hash in the header.
+    assert_eq!(catch_up(SyncMode::Snap, &[Lie::OtherLists, Lie::None]), 96);
+    // Without lists, and where the operator wants it, all are executed.
+    assert_eq!(catch_up(SyncMode::Snap, &[Lie::NoLists]), behind);
+    assert_eq!(catch_up(SyncMode::Full, &[Lie::None]), behind);
 }

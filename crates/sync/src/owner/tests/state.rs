@@ -6,7 +6,7 @@ use crate::source::{Download, JobEvent, MakeRequest, Offer};
 use niwaki_network::peers::{Conduct, ConnId};
 use niwaki_network::router::{Ask, GivenUp, JobError, Outcome, Try, TryEnd};
 use niwaki_network::wire::{Answer, EthVersion, SnapAnswer, SnapRequest};
-use niwaki_primitives::Bytes;
+use niwaki_primitives::{Bytes, Withdrawal};
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::atomic::AtomicU64;
@@ -36,7 +36,16 @@ pub(super) enum Lie {
     OtherNodes,
     /// It has neither access lists nor nodes.
     NoNodes,
+    /// The last receipt of each block is left out.
+    DropsReceipts,
+    /// Each body is another one.
+    OtherBodies,
+    /// It gives no headers of blocks below [`OLD`].
+    NoOldBlocks,
 }
+
+/// Blocks below this one are old to [`Lie::NoOldBlocks`]: all that do not come with the state.
+pub(super) const OLD: u64 = BLOCKS - 32 - 255;
 
 const LIES: [Lie; 5] = [
     Lie::DropsAnAccount,
@@ -70,7 +79,7 @@ pub(super) struct Inner {
 pub(super) struct Direct(pub(super) Arc<Inner>);
 
 /// A chain with all blocks of the main branch.
-fn source() -> Arc<Chain> {
+pub(super) fn source() -> Arc<Chain> {
     let chain = empty_chain(None);
     for block in main_branch() {
         chain.import(block.clone()).unwrap();
@@ -118,9 +127,35 @@ impl Inner {
         match answer {
             Answer::Snap(answer) => Answer::Snap(changed(peer.lie, answer)),
             Answer::AccessLists(lists) => Answer::AccessLists(changed_lists(peer.lie, lists)),
-            other => other,
+            other => changed_blocks(peer.lie, other),
         }
     }
+}
+
+fn changed_blocks(lie: Lie, mut answer: Answer) -> Answer {
+    match (lie, &mut answer) {
+        // Who lied of two that gave parts of a block's receipts is not known.
+        (
+            Lie::DropsReceipts,
+            Answer::Receipts {
+                blocks,
+                is_last_incomplete: false,
+            },
+        ) => {
+            blocks.iter_mut().for_each(|block| {
+                block.pop();
+            });
+        }
+        (Lie::OtherBodies, Answer::Bodies(bodies)) => bodies.iter_mut().for_each(|body| {
+            body.transactions.pop();
+            body.withdrawals = Some(vec![Withdrawal::default(); 3].into());
+        }),
+        (Lie::NoOldBlocks, Answer::Headers(headers)) => {
+            headers.retain(|header| header.number >= OLD);
+        }
+        _ => {}
+    }
+    answer
 }
 
 fn changed_lists(lie: Lie, mut lists: Vec<Option<Bytes>>) -> Vec<Option<Bytes>> {
@@ -309,7 +344,10 @@ impl Download for DirectJob {
 fn start(chain: &Arc<Chain>, peers: &Direct) -> Sync {
     let settings = Settings {
         consensus: Arc::new(Consensus::new(Arc::clone(chain))),
+        folder: None,
         mode: SyncMode::Snap,
+        history: HistoryFloor::State,
+        history_files: None,
         is_driven: false,
         target: Some(last(main_branch())),
     };

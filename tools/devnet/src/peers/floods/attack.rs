@@ -4,9 +4,9 @@ use crate::peers::raw_peer::{
     ANNOUNCEMENT, PING, PONG, RawPeer, TRANSACTIONS, Target, VERSION, read,
 };
 use clap::ValueEnum;
-use eyre::{Result, ensure};
+use eyre::{Result, ensure, eyre};
 use niwaki_network::fuzz::targets;
-use niwaki_network::wire::{Announced, Announcement, Request, RequestKind};
+use niwaki_network::wire::{Announced, Announcement, Request, RequestKind, SnapKind, SnapRequest};
 use niwaki_primitives::B256;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::runtime::Runtime;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 /// What floods the node.
@@ -33,7 +33,22 @@ pub(super) enum Flood {
     Deaf,
     /// 500 node ids from one address.
     Ids,
+    /// 10 peers ask for ranges of the newest state and read all that comes: no attackers, but nodes that sync.
+    Askers,
 }
+
+impl Flood {
+    /// The percentile of newPayload that is compared, and most percent of that in peace.
+    pub(super) fn allowed(self, p99_percent: u32) -> (usize, u32) {
+        match self {
+            Self::Askers => (50, ASKERS_PERCENT),
+            _ => (99, p99_percent),
+        }
+    }
+}
+
+/// Most percent of its time that an import takes while others sync from the node.
+const ASKERS_PERCENT: u32 = 105;
 
 /// Peers that flood together.
 const PEERS: usize = 50;
@@ -46,12 +61,16 @@ struct Counts {
     sessions: AtomicU64,
     refused: AtomicU64,
     sent: AtomicU64,
+    /// Bytes of answers.
+    read: AtomicU64,
 }
 
 /// A flood that runs.
 pub(super) struct Attack {
     runtime: Runtime,
     counts: Arc<Counts>,
+    /// The state root of the head.
+    root: watch::Sender<B256>,
 }
 
 /// Attackers are on other machines: the processors of this one are the node's, as far as it wants them.
@@ -70,15 +89,18 @@ impl Attack {
             .enable_all()
             .build()?;
         let counts = Arc::new(Counts::default());
+        let root = watch::Sender::new(B256::ZERO);
         let peers = match flood {
             Flood::Connects | Flood::Udp => 1,
+            Flood::Askers => 10,
             Flood::Ids => 500,
             Flood::Hashes | Flood::Bombs | Flood::Deaf => PEERS,
         };
         for _ in 0..peers {
-            let counts = Arc::clone(&counts);
+            let (counts, root) = (Arc::clone(&counts), root.subscribe());
             runtime.spawn(async move {
                 match flood {
+                    Flood::Askers => ask(target, &counts, &root).await,
                     Flood::Connects => connects(target, &counts).await,
                     Flood::Udp => packets(target, &counts).await,
                     _ => peer(flood, target, &counts).await,
@@ -89,7 +111,16 @@ impl Attack {
         std::thread::sleep(Duration::from_secs(1));
         let began = counts.sent.load(Ordering::Relaxed) + counts.sessions.load(Ordering::Relaxed);
         ensure!(began > 0, "the flood {flood:?} does not begin");
-        Ok(Self { runtime, counts })
+        Ok(Self {
+            runtime,
+            counts,
+            root,
+        })
+    }
+
+    /// The head has this state root.
+    pub(super) fn head_moved(&self, root: B256) {
+        self.root.send_replace(root);
     }
 
     /// Ends it. Returns what the attackers did.
@@ -100,6 +131,7 @@ impl Attack {
             ("sessions of attackers", count(&self.counts.sessions)),
             ("connections that became none", count(&self.counts.refused)),
             ("messages or packets of attackers", count(&self.counts.sent)),
+            ("MiB that they got", count(&self.counts.read) >> 20),
         ]
     }
 }
@@ -126,6 +158,7 @@ async fn flood_session(flood: Flood, session: RawPeer, counts: &Counts) {
         reader,
         mut writer,
         offset,
+        ..
     } = session;
     let mut rng = SmallRng::from_os_rng();
     if flood == Flood::Deaf {
@@ -169,6 +202,63 @@ async fn flood_session(flood: Flood, session: RawPeer, counts: &Counts) {
         counts.sent.fetch_add(1, Ordering::Relaxed);
     }
     read.abort();
+}
+
+/// A node that syncs from the node: one request after the other, all answers read.
+async fn ask(target: Target, counts: &Counts, root: &watch::Receiver<B256>) {
+    loop {
+        if let Ok(Ok(session)) = timeout(Duration::from_secs(10), RawPeer::join(target)).await {
+            counts.sessions.fetch_add(1, Ordering::Relaxed);
+            // It ends with the session.
+            let _ended = ask_session(session, counts, root).await;
+        } else {
+            counts.refused.fetch_add(1, Ordering::Relaxed);
+        }
+        sleep(AGAIN).await;
+    }
+}
+
+async fn ask_session(
+    session: RawPeer,
+    counts: &Counts,
+    root: &watch::Receiver<B256>,
+) -> Result<()> {
+    let RawPeer {
+        mut reader,
+        mut writer,
+        snap_offset,
+        ..
+    } = session;
+    let offset = snap_offset.ok_or_else(|| eyre!("the node gives no state"))?;
+    let number = offset + RequestKind::Snap(SnapKind::AccountRange).number();
+    let mut rng = SmallRng::from_os_rng();
+    loop {
+        let root = *root.borrow();
+        let request = Request::Snap(SnapRequest::AccountRange {
+            root,
+            origin: B256::new(rng.random()),
+            limit: B256::repeat_byte(0xff),
+            bytes: 2 << 20,
+        });
+        writer
+            .send(number, &request.encode(rng.random(), VERSION))
+            .await?;
+        counts.sent.fetch_add(1, Ordering::Relaxed);
+        loop {
+            let message = reader.next().await?;
+            match message.id {
+                PING => {
+                    writer.send(PONG, &[0xc0]).await?;
+                }
+                id if id == number + 1 => {
+                    let bytes = message.data.len() as u64;
+                    counts.read.fetch_add(bytes, Ordering::Relaxed);
+                    break;
+                }
+                _ => {}
+            }
+        }
+    }
 }
 
 fn announcement(count: usize, rng: &mut SmallRng) -> Vec<u8> {

@@ -1,4 +1,4 @@
-//! The accumulator: the root that commits to the blocks of an archive.
+//! The accumulator: the root that commits to the blocks of an archive, in ERA1 and Ere files.
 //!
 //! Spec: `hash_tree_root(List[HeaderRecord, 8192])` of SSZ, a record being the block's hash and its
 //! total difficulty (ethereum/portal-network-specs, `header-record-accumulator`).
@@ -10,7 +10,7 @@ use niwaki_primitives::{B256, U256};
 const LEVELS: usize = 13;
 
 /// The root over blocks as (hash, total difficulty), at most 8192 of them.
-pub(crate) fn accumulator(records: impl Iterator<Item = (B256, U256)>) -> B256 {
+pub fn accumulator(records: impl Iterator<Item = (B256, U256)>) -> B256 {
     let mut level: Vec<B256> = records
         .map(|(hash, total)| pair(&hash, &B256::from(total.to_le_bytes())))
         .collect();

@@ -1,0 +1,141 @@
+//! A long gap of a node that may begin with a late state: its blocks come whole, with receipts and access lists, and the lists are
+//! applied instead of executing the blocks (EIP-7928).
+//!
+//! ```text
+//! lowest header --windows of 64--> bodies, receipts, lists --> chain (a thread of its own) ... up to 96 below the target
+//!                                                              the last 96 blocks are executed
+//! ```
+//!
+//! Where lists are missing or do not lead to a block's state root, the blocks from there on are executed, which names an invalid one.
+
+use super::{Context, Failure, Interrupt, header_of};
+use crate::header_window::SealedHeader;
+use crate::progress::SyncState;
+use crate::skeleton::{Path, Skeleton};
+use crate::whole_blocks::WholeBlocks;
+use niwaki_chain::{BlockId, Chain, DownloadedBlock, ImportError};
+use niwaki_primitives::Fault;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use tracing::{info, warn};
+
+/// So many blocks up to the target are executed: a reorganisation may need the states between them.
+const EXECUTED: u64 = 96;
+/// Blocks that are applied together,
+const WINDOW: usize = 64;
+/// and their gas, which bounds the memory of their parts and changes.
+const WINDOW_GAS: u64 = 3_000_000_000;
+/// Windows that wait to be applied.
+const WAITING: usize = 1;
+
+impl Context<'_> {
+    /// Applies the lists of a path's blocks, as far as they come. Returns whether the head has moved.
+    pub(super) fn apply_lists(
+        &self,
+        skeleton: &mut Skeleton,
+        target: BlockId,
+        path: &Path,
+    ) -> Result<bool, Interrupt> {
+        let before = self.chain.head().id;
+        if path.parent != before.hash {
+            return Ok(false);
+        }
+        self.report(|progress, now_ms| progress.enter(SyncState::Blocks, now_ms));
+        let end = target.number.saturating_sub(EXECUTED - 1);
+        let (sender, windows) = sync_channel(WAITING);
+        let (downloaded, applied) = std::thread::scope(|scope| {
+            let applier = scope.spawn(|| apply(self.chain, windows));
+            let downloaded = self.download_windows(skeleton, path, end, sender);
+            (downloaded, applier.join())
+        });
+        let applied = applied.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        // What came before an interruption counts.
+        let head = self.chain.head().id;
+        let has_moved = head != before;
+        if has_moved {
+            skeleton.remove_stored(path, head)?;
+        }
+        applied?;
+        downloaded?;
+        Ok(has_moved)
+    }
+
+    /// Downloads the blocks of a path below block `end`, window by window, until lists are missing or the receiver is gone.
+    fn download_windows(
+        &self,
+        skeleton: &Skeleton,
+        path: &Path,
+        end: u64,
+        windows: SyncSender<Vec<DownloadedBlock>>,
+    ) -> Result<(), Interrupt> {
+        let check = || {
+            self.tick()?;
+            match self.target()? {
+                Some(_) => Ok(()),
+                None => Err(Interrupt::Retargeted),
+            }
+        };
+        let total = self.chain.head().total_difficulty;
+        let mut next = path.low;
+        while next < end {
+            let headers = self.window(skeleton, path, next..end)?;
+            let Some(last) = headers.last().map(|header| header.header.number) else {
+                break;
+            };
+            let blocks = WholeBlocks::new(self, self.need(last), &check);
+            let blocks = match blocks.download(headers, total, true) {
+                Ok(blocks) if blocks.iter().all(|block| block.access_list.is_some()) => blocks,
+                Ok(_) | Err(Interrupt::Failed(Failure::NoBlocks { .. })) => {
+                    info!("Blocks from {next} on come without access lists: they are executed");
+                    break;
+                }
+                Err(other) => return Err(other),
+            };
+            let (count, head) = (blocks.len() as u64, self.chain.head().id.number);
+            self.report(|progress, _| {
+                progress.update(|status| {
+                    status.all_bodies += count;
+                    status.current_block = head;
+                });
+            });
+            if windows.send(blocks).is_err() {
+                break;
+            }
+            next = last.saturating_add(1);
+        }
+        Ok(())
+    }
+
+    /// The headers of the next window.
+    fn window(
+        &self,
+        skeleton: &Skeleton,
+        path: &Path,
+        numbers: std::ops::Range<u64>,
+    ) -> Result<Vec<SealedHeader>, Interrupt> {
+        let (mut headers, mut gas) = (Vec::new(), 0_u64);
+        for number in numbers.take(WINDOW) {
+            let header = header_of(skeleton, path, number)?;
+            gas = gas.saturating_add(header.header.gas_used);
+            headers.push(header);
+            if gas >= WINDOW_GAS {
+                break;
+            }
+        }
+        Ok(headers)
+    }
+}
+
+/// Applies windows in their order, until one fails.
+fn apply(chain: &Chain, windows: Receiver<Vec<DownloadedBlock>>) -> Result<(), Fault> {
+    for blocks in windows {
+        match chain.import_by_access_lists(blocks) {
+            Ok(()) => {}
+            Err(ImportError::Fault(fault)) => return Err(fault),
+            Err(error) => {
+                warn!("By the access lists, {error}: the blocks are executed");
+                break;
+            }
+        }
+    }
+    Ok(())
+}
