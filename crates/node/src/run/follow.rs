@@ -151,12 +151,7 @@ impl HeadWorker {
         }
         let mut included: Vec<(B256, Address)> = Vec::new();
         for id in &pending.added {
-            let block = self.recovered(id)?;
-            included.extend(
-                block
-                    .transactions()
-                    .map(|(tx, sender)| (*tx.tx_hash(), sender)),
-            );
+            self.add_included(id, &mut included)?;
         }
         let change = HeadUpdate {
             header: change.head.header.clone(),
@@ -167,6 +162,23 @@ impl HeadWorker {
         };
         self.pool.update_head(&change, super::now())?;
         Ok(true)
+    }
+
+    /// Adds the transactions of a block with their senders. Of a block that a sync has imported together with others, only those that
+    /// the pool knows: no sender is recovered for the others.
+    fn add_included(&self, id: &BlockId, included: &mut Vec<(B256, Address)>) -> Result<(), Fault> {
+        if let Some(block) = self.chain.recent_block(&id.hash) {
+            let all = block.transactions();
+            included.extend(all.map(|(tx, sender)| (*tx.tx_hash(), sender)));
+            return Ok(());
+        }
+        let body = self.chain.body(&id.hash)?.unwrap_or_default();
+        let hashes = body.transactions.iter().map(|tx| *tx.tx_hash());
+        let hashes: Vec<B256> = hashes.collect();
+        let senders = self.pool.senders_of(&hashes);
+        let known = hashes.into_iter().zip(senders);
+        included.extend(known.filter_map(|(hash, sender)| Some((hash, sender?))));
+        Ok(())
     }
 
     /// A block with its senders: as it was imported if that is still in memory, else from the database, with
