@@ -5,7 +5,7 @@
 //! covers, such as requests, is taken from the headers as it is.
 //!
 //! ```text
-//! head's state -> list 1 -> .. -> list 64 -> root == header 64's -> one commit
+//! head's state -> list 1 -> .. -> list 128 -> root == header 128's -> one commit
 //! ```
 
 use super::error::{ImportFailure, fault};

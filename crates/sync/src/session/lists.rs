@@ -2,7 +2,7 @@
 //! applied instead of executing the blocks (EIP-7928).
 //!
 //! ```text
-//! lowest header --windows of 64--> bodies, receipts, lists --> chain (a thread of its own) ... up to 96 below the target
+//! lowest header --windows of 128--> bodies, receipts, lists --> chain (a thread of its own) ... up to 96 below the target
 //!                                                              the last 96 blocks are executed
 //! ```
 //!
@@ -21,7 +21,7 @@ use tracing::{info, warn};
 /// So many blocks up to the target are executed: a reorganisation may need the states between them.
 const EXECUTED: u64 = 96;
 /// Blocks that are applied together,
-const WINDOW: usize = 64;
+const WINDOW: usize = 128;
 /// and their gas, which bounds the memory of their parts and changes.
 const WINDOW_GAS: u64 = 3_000_000_000;
 /// Windows that wait to be applied.
