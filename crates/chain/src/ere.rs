@@ -14,7 +14,7 @@
 mod accumulator;
 
 use crate::rows::decode_receipts;
-pub use accumulator::accumulator;
+pub use accumulator::header_accumulator;
 use niwaki_primitives::{B256, BlockBody, Header, Receipt};
 use snap::read::FrameDecoder;
 use snap::write::FrameEncoder;
@@ -180,8 +180,11 @@ impl EreFile {
         Ok(data)
     }
 
-    /// Where the entry of a part begins.
-    fn place(&self, number: u64, part: ErePart) -> Result<u64, EreError> {
+    /// Where the entry of a part of a block begins, bytes from the start of the file.
+    ///
+    /// # Errors
+    /// As for [`EreFile::header`].
+    pub fn place(&self, number: u64, part: ErePart) -> Result<u64, EreError> {
         let block = number.checked_sub(self.first);
         let block = block.filter(|block| *block < self.count).ok_or_else(|| {
             let numbers = self.numbers();

@@ -1,8 +1,7 @@
 //! Old blocks: a chain that began with the state of a late block gets those below it afterwards, the highest first; and those of proof
 //! of work can be removed, the lowest first. At any time the blocks from the first one up to the head are there, and the genesis block.
 
-use crate::indices::{index_canonical, unindex_canonical};
-use crate::persist::add_block;
+use crate::indices::unindex_canonical;
 use crate::tree::{FIRST_BLOCK, StoredHeader};
 use crate::{BlockId, Chain, DownloadedBlock};
 use niwaki_primitives::Fault;
@@ -45,15 +44,7 @@ impl Chain {
         for block in blocks.iter().rev() {
             let id = block.header.id;
             assert_eq!(id.hash, child.parent_hash, "block {id} does not link");
-            let list = block.access_list.as_ref();
-            add_block(
-                &block.header,
-                &block.body,
-                &block.receipts,
-                list,
-                &mut batch,
-            );
-            index_canonical(&id, &block.body, &mut batch);
+            block.add_to(&mut batch);
             if batch.bytes() >= BATCH_BYTES {
                 self.write_history(id, std::mem::take(&mut batch))?;
             }
@@ -165,7 +156,7 @@ impl Chain {
     }
 
     fn write_pruned(&self, first: u64, mut batch: Batch) -> Result<(), Fault> {
-        self.strike_logs_below(first, &mut batch)?;
+        self.remove_logs_below(first, &mut batch)?;
         batch.put(Segment::Meta, FIRST_BLOCK, &first.to_be_bytes());
         self.database().write(batch, false)
     }

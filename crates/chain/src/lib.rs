@@ -70,7 +70,7 @@ pub use check::{ChainCheck, receipts_root};
 pub use consensus::{
     Consensus, ForkChoice, ForkChoiceError, MissingBlock, MissingHead, RejectedBlock, Verdict,
 };
-pub use ere::{EreError, EreFile, ErePart, EreWriter, MAX_ERE_BLOCKS, accumulator};
+pub use ere::{EreError, EreFile, ErePart, EreWriter, MAX_ERE_BLOCKS, header_accumulator};
 pub use events::{HeadChange, HeadListener};
 pub use forkchoice::SetHeadError;
 pub use genesis_file::{GenesisFileConfig, Loading, LoadingReport};

@@ -323,9 +323,7 @@ impl Chain {
         let first = written.below;
         for first_block in (first..written.written).step_by(to_usize(SECTION_BLOCKS)) {
             let mut batch = Batch::new();
-            for bit in 0..BITS {
-                batch.delete(Segment::LogIndex, &key(bit, first_block));
-            }
+            delete_section(first_block, &mut batch);
             self.database().write(batch, false)?;
         }
         self.change_progress(|progress| Progress {
@@ -387,6 +385,18 @@ impl Chain {
         // An empty index begins where blocks are stored.
         if !progress.is_empty() {
             Self::put_if_changed(progress, progress.struck_below(number), batch);
+        }
+        Ok(())
+    }
+
+    /// The same, with the rows of sections all of whose blocks are below it.
+    pub(crate) fn remove_logs_below(&self, number: u64, batch: &mut Batch) -> Result<(), Fault> {
+        let from = self.log_progress()?.from;
+        self.strike_logs_below(number, batch)?;
+        for first_block in
+            (from..number - number % SECTION_BLOCKS).step_by(to_usize(SECTION_BLOCKS))
+        {
+            delete_section(first_block, batch);
         }
         Ok(())
     }
@@ -456,6 +466,12 @@ impl Chain {
             }
         }
         Ok(())
+    }
+}
+
+fn delete_section(first_block: u64, batch: &mut Batch) {
+    for bit in 0..BITS {
+        batch.delete(Segment::LogIndex, &key(bit, first_block));
     }
 }
 

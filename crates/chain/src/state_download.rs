@@ -33,6 +33,21 @@ pub struct DownloadedBlock {
     pub access_list: Option<Bytes>,
 }
 
+impl DownloadedBlock {
+    /// Adds it to the canonical chain.
+    pub(crate) fn add_to(&self, batch: &mut Batch) {
+        let (header, body) = (&self.header, &self.body);
+        add_block(
+            header,
+            body,
+            &self.receipts,
+            self.access_list.as_ref(),
+            batch,
+        );
+        index_canonical(&header.id, body, batch);
+    }
+}
+
 impl Chain {
     /// Whether the state of the head is here: it is not while one is downloaded.
     pub fn has_state(&self) -> bool {
@@ -106,15 +121,7 @@ impl Chain {
         let head = head.expect("the pivot is the last block").clone();
         let mut batch = Batch::new();
         for block in blocks {
-            let list = block.access_list.as_ref();
-            add_block(
-                &block.header,
-                &block.body,
-                &block.receipts,
-                list,
-                &mut batch,
-            );
-            index_canonical(&block.header.id, &block.body, &mut batch);
+            block.add_to(&mut batch);
         }
         let first = blocks.first().map_or(0, |block| block.header.id.number);
         batch.put(Segment::Meta, FIRST_BLOCK, &first.to_be_bytes());

@@ -11,14 +11,11 @@
 mod files;
 
 use crate::header_window::{Approach, HeaderWindow, SealedHeader};
-use crate::session::{Context, Failure, Interrupt, POLL, headers_of, reasons};
-use crate::source::JobEvent;
-use crate::whole_blocks::WholeBlocks;
+use crate::session::{Context, Failure, Interrupt, reasons};
+use crate::whole_blocks::{WholeBlocks, count_within_gas};
 pub(crate) use files::HistoryFiles;
 use niwaki_chain::{DownloadedBlock, StoredHeader};
-use niwaki_network::peers::Conduct;
-use niwaki_network::router::{Ask, GivenUp, Need, Outcome};
-use niwaki_network::wire::RequestKind;
+use niwaki_network::router::Need;
 use niwaki_primitives::rlp::Encodable;
 use niwaki_primitives::{Fork, Header};
 use niwaki_rules::ChainSpec;
@@ -76,7 +73,8 @@ pub(crate) struct History {
     peers: usize,
     /// Of a whole block, a moving average; zero before any has come.
     block_bytes: usize,
-    line_due_ms: u64,
+    /// When the last line was written.
+    line_ms: Option<u64>,
     /// Blocks since the last line.
     since_line: u64,
 }
@@ -90,7 +88,7 @@ impl History {
             pause_until_ms: 0,
             peers: 0,
             block_bytes: 0,
-            line_due_ms: 0,
+            line_ms: None,
             since_line: 0,
         }
     }
@@ -109,7 +107,7 @@ impl History {
         };
         let of_files = self.window_of_files(context, &end)?;
         if of_files > 0 {
-            self.report(context, of_files);
+            self.report(context, of_files)?;
             return Ok(true);
         }
         if self.is_pausing(context) {
@@ -117,7 +115,7 @@ impl History {
         }
         match self.window(context, &end) {
             Ok(came) => {
-                self.report(context, came);
+                self.report(context, came)?;
                 Ok(true)
             }
             Err(Interrupt::Retargeted) => Ok(false),
@@ -158,8 +156,11 @@ impl History {
             HistoryFloor::Genesis | HistoryFloor::Fork(_) => true,
         };
         let end = end.filter(|_| is_above_floor);
-        if end.is_none() {
-            self.done(context, first);
+        match end {
+            Some(_) => context.report(|progress, _| {
+                progress.update(|status| status.is_history_complete = false);
+            }),
+            None => self.done(context, first),
         }
         Ok(end)
     }
@@ -168,7 +169,7 @@ impl History {
     fn done(&mut self, context: &Context<'_>, first: u64) {
         self.done_at = Some(first);
         context.report(|progress, _| progress.update(|status| status.is_history_complete = true));
-        if self.line_due_ms > 0 {
+        if self.line_ms.is_some() {
             info!("All older blocks that are wanted have come, down to block {first}");
         }
     }
@@ -226,13 +227,22 @@ impl History {
         let above_genesis = context.chain.number_of(&genesis)?.unwrap_or(0) + 1;
         let most = end.id.number.saturating_sub(above_genesis);
         let count = most.min(self.window_blocks() as u64);
+        let need = need(end.id.number.saturating_sub(count));
+        let mut headers = Vec::new();
+        let mut given_up = Vec::new();
         // The peers may be on other branches, where these numbers are other blocks.
-        let mut came = ask_headers(context, end, count, Approach::Numbers, check)?;
-        if came.headers.is_empty() {
-            came = ask_headers(context, end, count, Approach::Hash, check)?;
+        for approach in [Approach::Numbers, Approach::Hash] {
+            let items = u32::try_from(count).unwrap_or(u32::MAX);
+            let (top, hash) = (end.id.number.saturating_sub(1), end.header.parent_hash);
+            let mut window = HeaderWindow::new(top, hash, items, approach);
+            given_up = context.ask_window(&mut window, need, check, &mut |_| Ok(false))?;
+            headers = window.take_linked();
+            if !headers.is_empty() {
+                break;
+            }
         }
-        let Some(lowest) = came.headers.last() else {
-            let (number, reasons) = (end.id.number - 1, reasons(&came.given_up));
+        let Some(lowest) = headers.last() else {
+            let (number, reasons) = (end.id.number - 1, reasons(&given_up));
             return Err(Failure::NoHeaders { number, reasons }.into());
         };
         if lowest.header.number == above_genesis && lowest.header.parent_hash != genesis {
@@ -241,7 +251,8 @@ impl History {
         }
         let spec = context.chain.spec();
         let is_wanted = |header: &SealedHeader| self.floor.includes(&header.header, spec);
-        let mut headers: Vec<_> = came.headers.into_iter().take_while(is_wanted).collect();
+        let mut headers: Vec<_> = headers.into_iter().take_while(is_wanted).collect();
+        headers.truncate(count_within_gas(&headers));
         headers.reverse();
         Ok(headers)
     }
@@ -271,72 +282,26 @@ impl History {
         };
     }
 
-    fn report(&mut self, context: &Context<'_>, came: u64) {
-        let Ok(first) = context.chain.first_block() else {
-            return;
-        };
+    fn report(&mut self, context: &Context<'_>, came: u64) -> Result<(), Interrupt> {
         self.pause_until_ms = 0;
         self.since_line += came;
         context.report(|progress, _| progress.update(|status| status.history_blocks += came));
         let now_ms = context.now_ms();
-        if now_ms >= self.line_due_ms && came > 0 {
-            let rate = self.since_line * 1_000 / LINE_MS;
-            match self.line_due_ms {
-                0 => info!("Older blocks come, from block {first} down"),
-                _ => info!("Older blocks come: down to block {first}, {rate} a second"),
-            }
-            self.line_due_ms = now_ms.saturating_add(LINE_MS);
-            self.since_line = 0;
+        let since_ms = now_ms.saturating_sub(self.line_ms.unwrap_or(0));
+        if came == 0 || self.line_ms.is_some() && since_ms < LINE_MS {
+            return Ok(());
         }
-    }
-}
-
-/// What came of a window of headers.
-struct CameHeaders {
-    /// The highest first.
-    headers: Vec<SealedHeader>,
-    given_up: Vec<GivenUp>,
-}
-
-/// Asks for the headers of `count` blocks below `end`.
-fn ask_headers(
-    context: &Context<'_>,
-    end: &StoredHeader,
-    count: u64,
-    approach: Approach,
-    check: &dyn Fn() -> Result<(), Interrupt>,
-) -> Result<CameHeaders, Interrupt> {
-    let top = end.id.number.saturating_sub(1);
-    let items = u32::try_from(count).unwrap_or(u32::MAX);
-    let mut window = HeaderWindow::new(top, end.header.parent_hash, items, approach);
-    let ask = Ask {
-        kind: RequestKind::Headers,
-        items: window.items(),
-        need: need(end.id.number.saturating_sub(count)),
-    };
-    let mut job = context.peers.start(ask, window.request())?;
-    let mut given_up = Vec::new();
-    while !window.is_complete() {
-        check()?;
-        match job.next(POLL) {
-            None => {}
-            Some(JobEvent::Done(pieces)) => {
-                given_up = pieces;
-                break;
-            }
-            Some(JobEvent::Answer { id, items, answer }) => {
-                let outcome = match headers_of(answer) {
-                    Some(headers) => window.take(&items, headers),
-                    None => Outcome::Wrong(Conduct::BadMessage),
-                };
-                job.outcome(id, outcome);
+        let first = context.chain.first_block()?;
+        match self.line_ms {
+            None => info!("Older blocks come, from block {first} down"),
+            Some(_) => {
+                let rate = self.since_line * 1_000 / since_ms.max(1);
+                info!("Older blocks come: down to block {first}, {rate} a second");
             }
         }
+        (self.line_ms, self.since_line) = (Some(now_ms), 0);
+        Ok(())
     }
-    Ok(CameHeaders {
-        headers: window.take_linked(),
-        given_up,
-    })
 }
 
 /// A peer must have the lowest block: those that began with a late state lack it.

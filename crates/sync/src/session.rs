@@ -264,17 +264,13 @@ impl Context<'_> {
     }
 }
 
-/// A header of a path.
+/// A header of a path, which must be there.
 pub(crate) fn header_of(
     skeleton: &Skeleton,
     path: &Path,
     number: u64,
 ) -> Result<SealedHeader, Interrupt> {
-    let mut parts = path.parts.iter();
-    let part = parts.find(|part| (part.low..=part.high).contains(&number));
-    let header = part.map(|part| skeleton.header(part.run, number));
-    let header = header.transpose()?.flatten();
-    header.ok_or_else(|| {
+    skeleton.path_header(path, number)?.ok_or_else(|| {
         let reason = format!("the header of block {number} was stored and is missing");
         Failure::NotImported(reason).into()
     })
@@ -295,7 +291,7 @@ fn located(hash: B256, answer: Answer) -> Result<Option<SealedHeader>, Conduct> 
     }
 }
 
-pub(crate) fn headers_of(answer: Answer) -> Option<Vec<Header>> {
+fn headers_of(answer: Answer) -> Option<Vec<Header>> {
     match answer {
         Answer::Headers(headers) => Some(headers),
         _ => None,

@@ -97,6 +97,19 @@ impl Skeleton {
         })
     }
 
+    /// The header of a path at a height.
+    pub(crate) fn path_header(
+        &self,
+        path: &Path,
+        number: u64,
+    ) -> Result<Option<SealedHeader>, Fault> {
+        let mut parts = path.parts.iter();
+        match parts.find(|part| (part.low..=part.high).contains(&number)) {
+            Some(part) => self.header(part.run, number),
+            None => Ok(None),
+        }
+    }
+
     /// The run that a block is in.
     fn run_of(&self, number: u64, hash: &B256) -> Result<Option<HeaderRun>, Fault> {
         for run in self.runs.iter().rev() {

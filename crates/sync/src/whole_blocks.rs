@@ -19,8 +19,10 @@ use std::sync::{Arc, Mutex};
 const LISTS_BYTES: u64 = 2 << 20;
 /// Most times that receipts are asked for again after nothing came.
 const MAX_VAIN: u32 = 3;
-/// The least gas of a transaction.
-const TRANSACTION_GAS: u64 = 21_000;
+/// No fork has cheaper transactions: it bounds how many receipts a block can have.
+const TRANSACTION_GAS: u64 = 4_500;
+/// Most gas of blocks that are downloaded together.
+const MAX_GAS: u64 = 3_000_000_000;
 
 /// The first receipts of blocks, by hash, whose others are in another answer (EIP-7975).
 type FirstReceipts = Arc<Mutex<HashMap<B256, Vec<Receipt>>>>;
@@ -74,8 +76,9 @@ impl<'d, 'c> WholeBlocks<'d, 'c> {
     }
 
     fn bodies(&self, headers: &[SealedHeader]) -> Result<Vec<BlockBody>, Interrupt> {
-        let bodies = self.each(
-            RequestKind::Bodies,
+        let kind = RequestKind::Bodies;
+        let bodies = self.some(
+            kind,
             headers,
             Request::Bodies,
             |_, answer| {
@@ -86,6 +89,7 @@ impl<'d, 'c> WholeBlocks<'d, 'c> {
             },
             |header, body: &CheckedBody| body.fits(&header.header),
         )?;
+        let bodies = all_of(kind, headers, bodies)?;
         Ok(bodies.into_iter().map(|body| body.body).collect())
     }
 
@@ -106,7 +110,7 @@ impl<'d, 'c> WholeBlocks<'d, 'c> {
             }
             vain += u32::from(!has_come);
             if vain > MAX_VAIN || got.iter().all(Option::is_some) {
-                return all_of(RequestKind::Receipts, headers, got, &given_up);
+                return all_of(RequestKind::Receipts, headers, (got, given_up));
             }
         }
     }
@@ -150,8 +154,9 @@ impl<'d, 'c> WholeBlocks<'d, 'c> {
         if !headers.iter().all(has_list) {
             return Ok(None);
         }
-        let of_eth = self.each(
-            RequestKind::AccessLists,
+        let kind = RequestKind::AccessLists;
+        let of_eth = self.some(
+            kind,
             headers,
             Request::AccessLists,
             |_, answer| match answer {
@@ -159,43 +164,27 @@ impl<'d, 'c> WholeBlocks<'d, 'c> {
                 _ => None,
             },
             fits_access_list,
-        );
-        let lists = match of_eth {
-            Err(Interrupt::Failed(Failure::NoBlocks { .. })) => self.each(
-                RequestKind::Snap(SnapKind::AccessLists),
-                headers,
-                |blocks| {
-                    let bytes = LISTS_BYTES;
-                    Request::Snap(SnapRequest::AccessLists { blocks, bytes })
-                },
-                |_, answer| match answer {
-                    Answer::Snap(SnapAnswer::AccessLists(lists)) => {
-                        Some(lists.into_iter().flatten().collect())
-                    }
-                    _ => None,
-                },
-                fits_access_list,
-            ),
-            of_eth => of_eth,
-        };
-        match lists {
-            Ok(lists) => Ok(Some(lists)),
-            Err(Interrupt::Failed(Failure::NoBlocks { .. })) => Ok(None),
-            Err(other) => Err(other),
+        )?;
+        if let Ok(lists) = all_of(kind, headers, of_eth) {
+            return Ok(Some(lists));
         }
-    }
-
-    /// One item for each header, in their order.
-    fn each<T: Clone>(
-        &self,
-        kind: RequestKind,
-        headers: &[SealedHeader],
-        request: impl Fn(Vec<B256>) -> Request + Send + Sync + 'static,
-        items_of: impl Fn(&[SealedHeader], Answer) -> Option<Vec<T>>,
-        fits: impl Fn(&SealedHeader, &T) -> bool,
-    ) -> Result<Vec<T>, Interrupt> {
-        let (came, given_up) = self.some(kind, headers, request, items_of, fits)?;
-        all_of(kind, headers, came, &given_up)
+        let kind = RequestKind::Snap(SnapKind::AccessLists);
+        let of_snap = self.some(
+            kind,
+            headers,
+            |blocks| {
+                let bytes = LISTS_BYTES;
+                Request::Snap(SnapRequest::AccessLists { blocks, bytes })
+            },
+            |_, answer| match answer {
+                Answer::Snap(SnapAnswer::AccessLists(lists)) => {
+                    Some(lists.into_iter().flatten().collect())
+                }
+                _ => None,
+            },
+            fits_access_list,
+        )?;
+        Ok(all_of(kind, headers, of_snap).ok())
     }
 
     /// An item for each header, as far as they come. `items_of` gets the headers that an answer was asked for.
@@ -244,13 +233,13 @@ type Came<T> = (Vec<Option<T>>, Vec<GivenUp>);
 fn all_of<T>(
     kind: RequestKind,
     headers: &[SealedHeader],
-    came: Vec<Option<T>>,
-    given_up: &[GivenUp],
+    came: Came<T>,
 ) -> Result<Vec<T>, Interrupt> {
-    let all: Option<Vec<T>> = came.into_iter().collect();
+    let (items, given_up) = came;
+    let all: Option<Vec<T>> = items.into_iter().collect();
     all.ok_or_else(|| {
         let last = headers.last().map_or(0, |header| header.header.number);
-        let (what, reasons) = (kind.task_name(), reasons(given_up));
+        let (what, reasons) = (kind.task_name(), reasons(&given_up));
         Failure::NoBlocks {
             last,
             what,
@@ -258,6 +247,21 @@ fn all_of<T>(
         }
         .into()
     })
+}
+
+/// How many of these blocks may be downloaded together, in their order: their gas bounds what they take of memory.
+pub(crate) fn count_within_gas(headers: &[SealedHeader]) -> usize {
+    let mut gas = 0_u64;
+    let is_within = |header: &&SealedHeader| {
+        gas = gas.saturating_add(header.header.gas_used);
+        gas <= MAX_GAS
+    };
+    headers
+        .iter()
+        .take_while(is_within)
+        .count()
+        .max(1)
+        .min(headers.len())
 }
 
 /// The total difficulty of each block, if that of the last one is `total`.

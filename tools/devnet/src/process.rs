@@ -195,6 +195,21 @@ impl Process {
         &self.binary
     }
 
+    /// What `niwaki storage check` prints of its database, and whether it found no problem. The process must have ended.
+    pub(crate) fn check_storage(&self) -> Result<(bool, String)> {
+        let output = Command::new(&self.binary)
+            .arg("--data-path")
+            .arg(self.data_path())
+            .arg("--genesis-file")
+            .arg(self.genesis())
+            .args(["storage", "check"])
+            .output()?;
+        let mut printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        let is_clean = output.status.success() && printed.contains("no problems found");
+        printed.push_str(&String::from_utf8_lossy(&output.stderr));
+        Ok((is_clean, printed))
+    }
+
     /// Sends SIGKILL and waits for the exit.
     pub(crate) fn kill(&mut self) -> Result<()> {
         self.child.kill()?;

@@ -10,7 +10,7 @@ use niwaki_primitives::{B256, U256};
 const LEVELS: usize = 13;
 
 /// The root over blocks as (hash, total difficulty), at most 8192 of them.
-pub fn accumulator(records: impl Iterator<Item = (B256, U256)>) -> B256 {
+pub fn header_accumulator(records: impl Iterator<Item = (B256, U256)>) -> B256 {
     let mut level: Vec<B256> = records
         .map(|(hash, total)| pair(&hash, &B256::from(total.to_le_bytes())))
         .collect();

@@ -1,7 +1,7 @@
 //! Ere files: written, read back, damaged.
 
 use super::*;
-use crate::{EreError, EreFile, ErePart, EreWriter, accumulator, slim_receipts};
+use crate::{EreError, EreFile, ErePart, EreWriter, header_accumulator, slim_receipts};
 use niwaki_primitives::rlp::encode;
 use std::ops::Range;
 
@@ -30,7 +30,7 @@ fn file_of(chain: &Chain, numbers: Range<u64>) -> Vec<u8> {
             writer.put(part, &data).unwrap();
         }
     }
-    let root = accumulator(records.into_iter());
+    let root = header_accumulator(records.into_iter());
     writer.finish(Some(root)).unwrap()
 }
 

@@ -229,6 +229,27 @@ fn an_index_of_late_blocks_grows_up_with_the_head_and_down_with_older_blocks() {
 }
 
 #[test]
+fn rows_of_sections_go_with_their_blocks() {
+    let mut rng = StdRng::seed_from_u64(10);
+    let chain = open(None);
+    put_headers(&chain, &mut rng, 1..=3 * SECTION_BLOCKS + 64);
+    chain.set_log_index_target(u64::MAX);
+    index_all(&chain);
+    let mut batch = Batch::new();
+    chain
+        .remove_logs_below(SECTION_BLOCKS + 10, &mut batch)
+        .unwrap();
+    chain.database().write(batch, false).unwrap();
+    let state = chain.log_index_state().unwrap();
+    let ends = (2 * SECTION_BLOCKS, 3 * SECTION_BLOCKS);
+    assert_eq!((state.from, state.below), ends);
+    let rows = chain.database().prefix(Segment::LogIndex, &[]);
+    let firsts = rows.map(|row| row.unwrap().0[2..].to_vec());
+    assert!(firsts.into_iter().all(|first| first != [0; 8]));
+    assert_answers(&chain, &mut rng);
+}
+
+#[test]
 fn a_wrong_row_is_reported_and_a_damaged_one_is_a_fault() {
     let mut rng = StdRng::seed_from_u64(11);
     let chain = open(None);

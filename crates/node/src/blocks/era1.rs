@@ -12,7 +12,7 @@
 
 use super::source::{FilePosition, Input, MAX_BLOCK_BYTES, RawBlock, RawBytes};
 use eyre::{Context, Result, ensure, eyre};
-use niwaki_chain::accumulator;
+use niwaki_chain::header_accumulator;
 use niwaki_primitives::{B256, U256};
 use snap::read::FrameDecoder;
 use snap::write::FrameEncoder;
@@ -185,7 +185,7 @@ impl<W: Write> Writer<W> {
     /// Writes the accumulator and the index, and returns the file.
     pub(crate) fn finish(mut self) -> Result<W> {
         let records = self.blocks.iter();
-        let root = accumulator(records.map(|block| (block.hash, block.total_difficulty)));
+        let root = header_accumulator(records.map(|block| (block.hash, block.total_difficulty)));
         self.entry(ACCUMULATOR, root.as_slice())?;
         let index_start = self.offset;
         let mut index = self.first.to_le_bytes().to_vec();

@@ -36,10 +36,10 @@ impl Reader {
         let body = self.file.frames(number, ErePart::Body)?;
         let bytes = (header.len() + body.len()) as u64;
         // A progress counter: no other memory depends on it.
-        let before = self.read_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.read_bytes.fetch_add(bytes, Ordering::Relaxed);
         let position = FilePosition {
             file: Arc::clone(&self.path),
-            offset_bytes: before,
+            offset_bytes: self.file.place(number, ErePart::Header)?,
         };
         let bytes = RawBytes::Compressed { header, body };
         Ok(Some(RawBlock { position, bytes }))

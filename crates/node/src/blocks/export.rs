@@ -9,7 +9,7 @@ use crate::stop::Stop;
 use alloy_rlp::Encodable;
 use eyre::{Context, Result, ensure, eyre};
 use niwaki_chain::{
-    Chain, ErePart, EreWriter, MAX_ERE_BLOCKS, StoredHeader, accumulator, slim_receipts,
+    Chain, ErePart, EreWriter, MAX_ERE_BLOCKS, StoredHeader, header_accumulator, slim_receipts,
 };
 use niwaki_primitives::{Block, Bytes, Receipt};
 use std::fs::File;
@@ -195,7 +195,7 @@ impl BlockExport<'_> {
                 self.show_pass(done, number);
             }
         }
-        let root = has_work.then(|| accumulator(records.into_iter()));
+        let root = has_work.then(|| header_accumulator(records.into_iter()));
         Ok(Some(writer.finish(root)?))
     }
 

@@ -1,8 +1,7 @@
 //! Bodies from the lowest header of a path up to the target, each block imported as soon as all below it are.
 
-use super::{Context, Failure, Interrupt, STALL_MS, reasons};
+use super::{Context, Failure, Interrupt, STALL_MS, header_of, reasons};
 use crate::body_queue::{BodyQueue, CheckedBody};
-use crate::header_window::SealedHeader;
 use crate::importer::{ImportEvent, Importer};
 use crate::progress::SyncState;
 use crate::skeleton::{Path, Skeleton};
@@ -11,7 +10,7 @@ use niwaki_chain::{BlockId, ImportError};
 use niwaki_network::peers::Conduct;
 use niwaki_network::router::{Ask, GivenUp, Outcome};
 use niwaki_network::wire::{Answer, Request, RequestKind};
-use niwaki_primitives::{B256, Fault};
+use niwaki_primitives::B256;
 use niwaki_rules::InvalidBlock;
 use std::ops::Range;
 use std::sync::Arc;
@@ -141,23 +140,10 @@ impl<'s, 'c> Blocks<'s, 'c> {
         while self.queue.len() < MAX_QUEUE
             && let Some(number) = self.ahead.next()
         {
-            let header = self.header(number)?.ok_or_else(|| {
-                let reason = format!("the header of block {number} was stored and is missing");
-                Failure::NotImported(reason)
-            })?;
+            let header = header_of(self.skeleton, &self.path, number)?;
             self.queue.push(header);
         }
         Ok(())
-    }
-
-    /// A header of the path.
-    fn header(&self, number: u64) -> Result<Option<SealedHeader>, Fault> {
-        let mut parts = self.path.parts.iter();
-        let part = parts.find(|part| (part.low..=part.high).contains(&number));
-        match part {
-            Some(part) => self.skeleton.header(part.run, number),
-            None => Ok(None),
-        }
     }
 
     fn start_job(&mut self) -> Result<(), Interrupt> {
@@ -293,9 +279,13 @@ impl<'s, 'c> Blocks<'s, 'c> {
         let numbers = (number.saturating_add(1)..=self.target.number).rev();
         let mut descendants = Vec::new();
         for number in numbers.take(MAX_DESCENDANTS) {
-            descendants.extend(self.header(number)?.map(|header| header.hash));
+            descendants.extend(
+                self.skeleton
+                    .path_header(&self.path, number)?
+                    .map(|header| header.hash),
+            );
         }
-        let parent = self.header(number)?;
+        let parent = self.skeleton.path_header(&self.path, number)?;
         let parent = parent.map_or(self.path.parent, |header| header.header.parent_hash);
         self.context
             .consensus

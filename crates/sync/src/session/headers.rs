@@ -7,7 +7,7 @@ use crate::skeleton::{Path, Skeleton};
 use crate::source::JobEvent;
 use niwaki_chain::BlockId;
 use niwaki_network::peers::Conduct;
-use niwaki_network::router::{Ask, Outcome};
+use niwaki_network::router::{Ask, GivenUp, Need, Outcome};
 use niwaki_network::wire::RequestKind;
 
 /// Most headers of one job, about 2.5 MiB.
@@ -16,6 +16,42 @@ const MAX_WINDOW: u64 = 4_096;
 const FIRST_STEP: u64 = 64;
 /// After so many windows in which peers were on other branches, headers are asked for by hash only.
 const MAX_UNLINKED: u32 = 8;
+
+impl Context<'_> {
+    /// Asks for the headers of a window until they are linked, `is_enough` says so of what is linked, or peers give no more: what was
+    /// given up then. `is_enough` and `check` are called again and again, and end the download by an error.
+    pub(crate) fn ask_window(
+        &self,
+        window: &mut HeaderWindow,
+        need: Need,
+        check: &dyn Fn() -> Result<(), Interrupt>,
+        is_enough: &mut dyn FnMut(&mut HeaderWindow) -> Result<bool, Interrupt>,
+    ) -> Result<Vec<GivenUp>, Interrupt> {
+        let ask = Ask {
+            kind: RequestKind::Headers,
+            items: window.items(),
+            need,
+        };
+        let mut job = self.peers.start(ask, window.request())?;
+        loop {
+            check()?;
+            match job.next(POLL) {
+                None => {}
+                Some(JobEvent::Done(given_up)) => return Ok(given_up),
+                Some(JobEvent::Answer { id, items, answer }) => {
+                    let outcome = match headers_of(answer) {
+                        Some(headers) => window.take(&items, headers),
+                        None => Outcome::Wrong(Conduct::BadMessage),
+                    };
+                    job.outcome(id, outcome);
+                }
+            }
+            if is_enough(window)? || window.is_complete() {
+                return Ok(Vec::new());
+            }
+        }
+    }
+}
 
 /// A download of headers.
 pub(super) struct Headers<'s, 'c> {
@@ -114,37 +150,19 @@ impl<'s, 'c> Headers<'s, 'c> {
 
     /// Downloads the window below a run, as far as peers give it, or until it meets a stored block or another run.
     fn window(&mut self, run: u32, top: u64, mut window: HeaderWindow) -> Result<(), Interrupt> {
-        let ask = Ask {
-            kind: RequestKind::Headers,
-            items: window.items(),
-            need: match self.approach {
-                Approach::Numbers => self.context.need(top),
-                Approach::Hash => self.context.need_of_one(Some(top)),
-            },
+        let need = match self.approach {
+            Approach::Numbers => self.context.need(top),
+            Approach::Hash => self.context.need_of_one(Some(top)),
         };
-        let mut job = self.context.peers.start(ask, window.request())?;
-        let given_up = loop {
-            self.context.tick()?;
+        let context = self.context;
+        let check = || context.tick();
+        let given_up = context.ask_window(&mut window, need, &check, &mut |window| {
             self.check_stall()?;
-            match job.next(POLL) {
-                None => {}
-                Some(JobEvent::Done(given_up)) => break given_up,
-                Some(JobEvent::Answer { id, items, answer }) => {
-                    let outcome = match headers_of(answer) {
-                        Some(headers) => window.take(&items, headers),
-                        None => Outcome::Wrong(Conduct::BadMessage),
-                    };
-                    job.outcome(id, outcome);
-                    if self.keep(run, window.take_linked())? || window.is_complete() {
-                        self.choose_approach(&window);
-                        return Ok(());
-                    }
-                    let open = u64::from(window.items()).saturating_sub(window.linked() as u64);
-                    self.context
-                        .report(|progress, _| progress.update(|status| status.open_items = open));
-                }
-            }
-        };
+            let is_met = self.keep(run, window.take_linked())?;
+            let open = u64::from(window.items()).saturating_sub(window.linked() as u64);
+            context.report(|progress, _| progress.update(|status| status.open_items = open));
+            Ok(is_met)
+        })?;
         let is_progress = window.linked() > 0;
         match (is_progress, self.approach) {
             (false, Approach::Hash) => Err(Failure::NoHeaders {

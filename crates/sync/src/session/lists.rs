@@ -9,10 +9,9 @@
 //! Where lists are missing or do not lead to a block's state root, the blocks from there on are executed, which names an invalid one.
 
 use super::{Context, Failure, Interrupt, header_of};
-use crate::header_window::SealedHeader;
 use crate::progress::SyncState;
 use crate::skeleton::{Path, Skeleton};
-use crate::whole_blocks::WholeBlocks;
+use crate::whole_blocks::{WholeBlocks, count_within_gas};
 use niwaki_chain::{BlockId, Chain, DownloadedBlock, ImportError};
 use niwaki_primitives::Fault;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -20,10 +19,8 @@ use tracing::{info, warn};
 
 /// So many blocks up to the target are executed: a reorganisation may need the states between them.
 const EXECUTED: u64 = 96;
-/// Blocks that are applied together,
+/// Most blocks that are applied together.
 const WINDOW: usize = 128;
-/// and their gas, which bounds the memory of their parts and changes.
-const WINDOW_GAS: u64 = 3_000_000_000;
 /// Windows that wait to be applied.
 const WAITING: usize = 1;
 
@@ -77,7 +74,10 @@ impl Context<'_> {
         let total = self.chain.head().total_difficulty;
         let mut next = path.low;
         while next < end {
-            let headers = self.window(skeleton, path, next..end)?;
+            let headers = (next..end).take(WINDOW);
+            let headers = headers.map(|number| header_of(skeleton, path, number));
+            let mut headers = headers.collect::<Result<Vec<_>, Interrupt>>()?;
+            headers.truncate(count_within_gas(&headers));
             let Some(last) = headers.last().map(|header| header.header.number) else {
                 break;
             };
@@ -103,25 +103,6 @@ impl Context<'_> {
             next = last.saturating_add(1);
         }
         Ok(())
-    }
-
-    /// The headers of the next window.
-    fn window(
-        &self,
-        skeleton: &Skeleton,
-        path: &Path,
-        numbers: std::ops::Range<u64>,
-    ) -> Result<Vec<SealedHeader>, Interrupt> {
-        let (mut headers, mut gas) = (Vec::new(), 0_u64);
-        for number in numbers.take(WINDOW) {
-            let header = header_of(skeleton, path, number)?;
-            gas = gas.saturating_add(header.header.gas_used);
-            headers.push(header);
-            if gas >= WINDOW_GAS {
-                break;
-            }
-        }
-        Ok(headers)
     }
 }
 

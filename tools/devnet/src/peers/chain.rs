@@ -6,7 +6,7 @@
 use super::Binaries;
 use super::node;
 use crate::accounts::{self, Account, BlobSidecars, SentTransaction};
-use crate::build::{self, BuildRequest};
+use crate::build::{self, BuildRequest, BuiltBlock};
 use crate::genesis::{GAS_LIMIT, genesis};
 use crate::load::number;
 use crate::process::{Process, StartOptions};
@@ -30,6 +30,17 @@ pub(super) struct ChainBlock {
     pub(super) hash: String,
     pub(super) method: String,
     pub(super) params: Value,
+}
+
+impl From<BuiltBlock> for ChainBlock {
+    fn from(built: BuiltBlock) -> Self {
+        Self {
+            number: built.number,
+            method: built.new_payload_method().into(),
+            hash: built.hash,
+            params: built.params,
+        }
+    }
 }
 
 impl Chain {
@@ -149,14 +160,9 @@ impl Chain {
                 time: Duration::ZERO,
             };
             let (built, _) = build::build(client, &request)?;
-            let block = ChainBlock {
-                number: built.number,
-                hash: built.hash.clone(),
-                method: built.new_payload_method().into(),
-                params: built.params,
-            };
+            let block = ChainBlock::from(built);
             node::give(client, std::slice::from_ref(&block))?;
-            parent = built.hash;
+            parent.clone_from(&block.hash);
             blocks.push(block);
             if slot.is_multiple_of(500) {
                 eprintln!("{slot} blocks");

@@ -13,7 +13,6 @@ use rand::{Rng, SeedableRng};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 #[derive(Args, Debug)]
@@ -213,20 +212,12 @@ fn follow(
 
 /// Counts what `storage check` finds.
 fn check(sink: &Process, counts: &mut Counts) -> Result<()> {
-    let output = Command::new(sink.binary())
-        .arg("--data-path")
-        .arg(sink.data_path())
-        .arg("--genesis-file")
-        .arg(sink.genesis())
-        .args(["storage", "check"])
-        .output()?;
-    let printed = String::from_utf8_lossy(&output.stdout);
-    let errors = String::from_utf8_lossy(&output.stderr);
-    if errors.contains("is being downloaded") {
+    let (is_clean, printed) = sink.check_storage()?;
+    if printed.contains("is being downloaded") {
         counts.without_state += 1;
-    } else if !output.status.success() || !printed.contains("no problems found") {
+    } else if !is_clean {
         counts.problems += 1;
-        eprintln!("{printed}{errors}");
+        eprintln!("{printed}");
     }
     Ok(())
 }

@@ -15,7 +15,6 @@ use crate::process::{ClientKind, Process, StartOptions, new_folder};
 use clap::Args;
 use eyre::{Result, WrapErr, ensure};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 #[derive(Args, Debug)]
@@ -140,12 +139,7 @@ fn branches(options: &MatrixOptions, chain: Chain, folder: &Path) -> Result<Bran
             time: Duration::ZERO,
         };
         let (built, _) = build::build(&builder.client, &request)?;
-        let block = ChainBlock {
-            number: built.number,
-            hash: built.hash.clone(),
-            method: built.new_payload_method().into(),
-            params: built.params,
-        };
+        let block = ChainBlock::from(built);
         give(&builder.client, std::slice::from_ref(&block))?;
         side.push(block);
     }
@@ -250,19 +244,8 @@ impl Cell<'_> {
         }
         if sink.kind == ClientKind::Niwaki {
             sink.stop()?;
-            let output = Command::new(sink.binary())
-                .arg("--data-path")
-                .arg(sink.data_path())
-                .arg("--genesis-file")
-                .arg(sink.genesis())
-                .args(["storage", "check"])
-                .output()?;
-            let printed = String::from_utf8_lossy(&output.stdout);
-            ensure!(
-                output.status.success() && printed.contains("no problems found"),
-                "storage check: {printed}{}",
-                String::from_utf8_lossy(&output.stderr)
-            );
+            let (is_clean, printed) = sink.check_storage()?;
+            ensure!(is_clean, "storage check: {printed}");
         }
         Ok(())
     }

@@ -100,7 +100,7 @@ pub(crate) fn run(options: &SyncOptions) -> Result<()> {
             source = start_source(run)?;
         }
         let sink_folder = folder.join(format!("sink-{run}"));
-        let sink = start(options.sink, "sink", sink_folder, options.snap)?;
+        let sink = start(options.sink, "sink", sink_folder.clone(), options.snap)?;
         if run == 0 {
             findings.text("sink", node::version(&sink.client)?);
         }
@@ -139,6 +139,11 @@ pub(crate) fn run(options: &SyncOptions) -> Result<()> {
             format!("run {run}: the same head, state root, {COMPARED} blocks and receipts"),
             same,
         );
+        drop(sink);
+        // Each sink of geth takes a gigabyte.
+        if options.folder.is_none() {
+            std::fs::remove_dir_all(sink_folder)?;
+        }
     }
     rates.sort_by(f64::total_cmp);
     findings.figure("blocks per second, median", rates[rates.len() / 2], "");
