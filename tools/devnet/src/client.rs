@@ -8,9 +8,6 @@ use serde_json::{Value, json};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
-/// A client with a large genesis file reads it before it opens its ports.
-const READY_WITHIN: Duration = Duration::from_secs(300);
-
 /// The ports of one client.
 #[derive(Debug)]
 pub(crate) struct Client {
@@ -191,20 +188,6 @@ impl Client {
             Some(error["message"].as_str().unwrap_or_default().to_owned())
         };
         Ok(responses.iter().map(error).collect())
-    }
-
-    /// Waits until the public port responds.
-    pub(crate) fn wait_until_ready(&self) -> Result<()> {
-        let began = Instant::now();
-        loop {
-            match self.block_number() {
-                Ok(_) => return Ok(()),
-                Err(error) if began.elapsed() > READY_WITHIN => {
-                    return Err(error.wrap_err("the node does not become ready"));
-                }
-                Err(_) => std::thread::sleep(Duration::from_millis(5)),
-            }
-        }
     }
 }
 

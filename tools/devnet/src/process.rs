@@ -20,6 +20,9 @@ pub(crate) enum ClientKind {
     Geth,
 }
 
+/// A client with a large genesis file reads it before it opens its ports.
+const READY_WITHIN: Duration = Duration::from_secs(300);
+
 /// API groups that niwaki serves: all that read state or run code.
 pub(crate) const APIS: &str = "ETH,NET,WEB3,TXPOOL,DEBUG,TRACE";
 
@@ -127,7 +130,7 @@ impl Process {
             &folder,
         )?;
         let client = Client::new(name, rpc_port, engine_port, secret);
-        let process = Self {
+        let mut process = Self {
             kind,
             client,
             binary,
@@ -137,9 +140,26 @@ impl Process {
             flags,
             child,
         };
-        let ready = process.client.wait_until_ready();
-        ready.wrap_err_with(|| format!("{name} does not start; its log:\n{}", process.log()))?;
+        process.wait_until_ready()?;
         Ok(process)
+    }
+
+    /// Waits until the port for requests responds.
+    fn wait_until_ready(&mut self) -> Result<()> {
+        let began = Instant::now();
+        while let Err(error) = self.client.block_number() {
+            let why = match self.exit_status()? {
+                Some(status) => eyre!("it has ended: {status}"),
+                None if began.elapsed() > READY_WITHIN => error,
+                None => {
+                    std::thread::sleep(Duration::from_millis(5));
+                    continue;
+                }
+            };
+            let (name, log) = (self.client.name, self.log());
+            return Err(why.wrap_err(format!("{name} does not start; its log:\n{log}")));
+        }
+        Ok(())
     }
 
     /// What the client has logged.
@@ -186,6 +206,16 @@ impl Process {
         Ok(Duration::from_millis(ticks * 10))
     }
 
+    /// Bytes that the process has had written to the disk.
+    pub(crate) fn written_bytes(&self) -> Result<u64> {
+        let path = format!("/proc/{}/io", self.id());
+        let text = std::fs::read_to_string(&path)?;
+        let mut lines = text.lines();
+        let value = lines.find_map(|line| line.strip_prefix("write_bytes: "));
+        let value = value.ok_or_else(|| eyre!("{path} has no write_bytes"))?;
+        Ok(value.parse()?)
+    }
+
     /// Path of the genesis file.
     pub(crate) fn genesis(&self) -> PathBuf {
         self.folder.join("genesis.json")
@@ -197,17 +227,23 @@ impl Process {
 
     /// What `niwaki storage check` prints of its database, and whether it found no problem. The process must have ended.
     pub(crate) fn check_storage(&self) -> Result<(bool, String)> {
-        let output = Command::new(&self.binary)
-            .arg("--data-path")
-            .arg(self.data_path())
-            .arg("--genesis-file")
-            .arg(self.genesis())
-            .args(["storage", "check"])
-            .output()?;
+        let output = self.storage("check").output()?;
         let mut printed = String::from_utf8_lossy(&output.stdout).into_owned();
         let is_clean = output.status.success() && printed.contains("no problems found");
         printed.push_str(&String::from_utf8_lossy(&output.stderr));
         Ok((is_clean, printed))
+    }
+
+    /// A command `niwaki storage` for its database.
+    pub(crate) fn storage(&self, what: &str) -> Command {
+        let mut command = Command::new(&self.binary);
+        command
+            .arg("--data-path")
+            .arg(self.data_path())
+            .arg("--genesis-file")
+            .arg(self.genesis())
+            .args(["storage", what]);
+        command
     }
 
     /// Sends SIGKILL and waits for the exit.
@@ -243,7 +279,7 @@ impl Process {
             &self.flags,
         );
         self.child = spawn(command, &self.folder)?;
-        self.client.wait_until_ready()
+        self.wait_until_ready()
     }
 }
 

@@ -121,9 +121,10 @@ impl Gossip<'_> {
         let cpu_before = self.cpu()?;
         let length = Duration::from_secs(self.options.seconds);
         let slot = Duration::from_secs(self.options.slot_s.max(1));
-        let (began, mut half) = (Instant::now(), None);
+        let (began, mut half, mut next) = (Instant::now(), None, slot);
         while began.elapsed() < length {
-            self.send_for(slot)?;
+            self.send_until(began, next)?;
+            next += slot;
             self.block()?;
             if half.is_none() && began.elapsed() > length / 2 {
                 half = Some(self.memory()?);
@@ -139,7 +140,8 @@ impl Gossip<'_> {
         let seconds = began.elapsed().as_secs_f64();
         let cpu = self.cpu()? - cpu_before;
         let (half, end) = (half.unwrap_or_default(), self.memory()?);
-        self.send_for(LAST)?;
+        let elapsed = began.elapsed();
+        self.send_until(began, elapsed + LAST)?;
         let (is_equal, pending) = self.compare_pools()?;
         let mut findings = Findings::default();
         findings.text("node", node::version(&self.nodes[0].client)?);
@@ -181,14 +183,12 @@ impl Gossip<'_> {
         Ok(findings)
     }
 
-    /// Sends at the rate for some time.
-    fn send_for(&mut self, time: Duration) -> Result<()> {
-        let began = Instant::now();
-        let before = self.sent;
-        while began.elapsed() < time {
+    /// Sends until so long after the beginning. What was not sent while a block was made is sent now: the rate is that of all time.
+    fn send_until(&mut self, began: Instant, end: Duration) -> Result<()> {
+        while began.elapsed() < end {
             let elapsed_ms = u64::try_from(began.elapsed().as_millis())?;
             let due = elapsed_ms * self.options.rate / 1000;
-            let behind = due.saturating_sub(self.sent - before);
+            let behind = due.saturating_sub(self.sent);
             if behind == 0 {
                 std::thread::sleep(STEP / 10);
                 continue;

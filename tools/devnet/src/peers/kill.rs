@@ -1,18 +1,30 @@
-//! `peers kill`: the syncing node gets SIGKILL at random moments. After each, its database must be without problems, and it goes on
-//! from about where it was.
+//! `peers kill`: the syncing node gets SIGKILL at random moments, or loses its power, or finds its disk full. After each, its database
+//! must be without problems, and it goes on from about where it was.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `counts` | what was counted, and which state is to be hit next |
+//! | `disk` | a disk that loses what is not synced, or is full |
+
+mod counts;
+mod disk;
 
 use super::Binaries;
 use super::chain::Chain;
 use super::findings::Findings;
+use super::link::{Link, LinkOptions};
 use super::node::{self, GrowingChain, fork_choice, give, new_payload, same_block, wait_until};
+use super::sync::last_lines;
 use crate::process::{ClientKind, Process, new_folder};
-use clap::Args;
+use clap::{Args, ValueEnum};
+use counts::Counts;
+use disk::Disk;
 use eyre::{Result, WrapErr, ensure};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use serde_json::json;
-use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 #[derive(Args, Debug)]
@@ -25,9 +37,15 @@ pub(crate) struct KillOptions {
     /// The killed node downloads the state of a late block, then the blocks below it.
     #[arg(long)]
     snap: bool,
+    /// What happens to the node.
+    #[arg(long, value_name = "WHAT", default_value = "kill")]
+    by: Strike,
     /// Kills.
     #[arg(long, value_name = "N", default_value_t = 200)]
     runs: usize,
+    /// So many kills hit each state of a sync, at least.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    each: u64,
     /// Blocks of the chain.
     #[arg(long, value_name = "N", default_value_t = 3_000)]
     blocks: usize,
@@ -48,24 +66,37 @@ pub(crate) struct KillOptions {
     json: Option<PathBuf>,
 }
 
+/// What happens to a syncing node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Strike {
+    /// It gets SIGKILL.
+    Kill,
+    /// It gets SIGKILL, and what was not synced to its disk is gone. Needs root and ext4.
+    PowerCut,
+    /// Its disk is full until it has said so; then it gets SIGKILL. Needs root and ext4.
+    FullDisk,
+}
+
 /// How long a sync may take that is not disturbed.
 const TIMEOUT: Duration = Duration::from_secs(300);
+/// How long a node may take to say that its disk is full.
+const FULL_WITHIN: Duration = Duration::from_secs(60);
+/// Most bytes that may come, in percent of those of a sync that is not disturbed.
+const MOST_BYTES_PERCENT: u64 = 150;
 
-/// What was counted.
-#[derive(Default)]
-struct Counts {
-    kills: usize,
-    /// Kills before the node had the head and all blocks below it.
-    during_sync: u64,
-    /// Kills while a state was being downloaded.
-    without_state: u64,
-    /// Kills by what the sync was doing.
-    states: BTreeMap<String, u64>,
-    syncs: u64,
-    /// Blocks that were gone after a kill: they are asked for again.
-    gone: Vec<u64>,
-    problems: u64,
-    wrong_heads: u64,
+/// What all syncs share.
+struct Scenario<'s> {
+    options: &'s KillOptions,
+    chain: &'s Chain,
+    folder: PathBuf,
+    rng: SmallRng,
+    counts: Counts,
+}
+
+/// The node that syncs.
+struct Sink {
+    process: Process,
+    disk: Option<Disk>,
 }
 
 pub(crate) fn run(options: &KillOptions) -> Result<()> {
@@ -73,151 +104,194 @@ pub(crate) fn run(options: &KillOptions) -> Result<()> {
     let folder = new_folder(None, temporary.path())?;
     let saved = options.chain.as_deref();
     let chain = Chain::read_or_build(&options.binaries, saved, &folder, options.blocks)?;
-    let start = |kind, name: &'static str, folder: PathBuf, has_snap| {
-        let options_of = node::syncing(&chain.genesis, has_snap);
-        node::start(kind, name, &options.binaries, &folder, options_of)
+    let mut scenario = Scenario {
+        options,
+        chain: &chain,
+        folder,
+        rng: SmallRng::seed_from_u64(options.seed),
+        counts: Counts::new(options, &chain),
     };
-    let (early, late) = chain.split(options.late);
-    let start_source = |folder: PathBuf| {
-        let source = start(options.source, "source", folder, false)?;
-        give(&source.client, early)?;
-        Ok::<_, eyre::Report>(source)
-    };
-    let mut source = start_source(folder.join("source"))?;
-    let mut rng = SmallRng::seed_from_u64(options.seed);
-    let mut counts = Counts::default();
-    while counts.kills < options.runs {
-        let run = counts.syncs;
-        if run > 0 && !late.is_empty() {
-            source = start_source(folder.join(format!("source-{run}")))?;
+    let mut source = None;
+    for run in 0.. {
+        // The first sync is not disturbed.
+        let is_disturbed = run > 0;
+        if is_disturbed && scenario.counts.is_enough(options) {
+            break;
         }
-        let data = folder.join(format!("sink-{run}"));
-        let mut sink = start(ClientKind::Niwaki, "sink", data.clone(), options.snap)?;
-        let growing = GrowingChain::new(early, late)?;
-        let state = (&mut rng, &mut counts);
-        sync_and_kill(options, growing, &source, &mut sink, state)?;
-        drop(sink);
-        std::fs::remove_dir_all(data)?;
+        let own = match source.take() {
+            Some(source) if options.late == 0 => source,
+            _ => scenario.start_source(run)?,
+        };
+        scenario.sync(run, source.insert(own), is_disturbed)?;
     }
     let mut findings = Findings::default();
-    let again: u64 = counts.gone.iter().sum();
-    findings.count("kills", counts.kills as u64);
-    findings.count("kills before the node had all blocks", counts.during_sync);
-    if options.snap {
-        findings.count("kills before it had a whole state", counts.without_state);
-        findings.claim(
-            "some kills come before it has a whole state",
-            counts.without_state > 0,
-        );
-    }
-    for (state, kills) in counts.states {
-        findings.count(format!("kills in state {state}"), kills);
-    }
-    findings.count("syncs to the end", counts.syncs);
-    findings.count("blocks asked for again, in all", again);
-    findings.count(
-        "blocks asked for again, after one kill at most",
-        counts.gone.iter().max().copied().unwrap_or(0),
-    );
-    findings.claim(
-        "the database is without problems after each kill",
-        counts.problems == 0,
-    );
-    findings.claim("each sync ends at the head", counts.wrong_heads == 0);
-    findings.claim(
-        "some kills come before the node has all blocks",
-        counts.during_sync > 0,
-    );
+    scenario.counts.report(options, &mut findings);
     findings.finish("kill", options.json.as_deref())
 }
 
-/// One sync from the genesis block to the head, with kills.
-fn sync_and_kill(
-    options: &KillOptions,
-    mut chain: GrowingChain<'_>,
-    source: &Process,
-    sink: &mut Process,
-    state: (&mut SmallRng, &mut Counts),
-) -> Result<()> {
-    let (rng, counts) = state;
-    let began = Instant::now();
-    loop {
-        sink.client.add_peer(&source.client.enode()?)?;
-        let wait = Duration::from_millis(rng.random_range(20..=options.within_ms.max(21)));
-        let (has_all, last) = follow(options, source, sink, &mut chain, wait)?;
-        if counts.kills >= options.runs || has_all {
-            break;
+impl Scenario<'_> {
+    fn start(
+        &self,
+        kind: ClientKind,
+        name: &'static str,
+        folder: &Path,
+        snap: bool,
+    ) -> Result<Process> {
+        let options = node::syncing(&self.chain.genesis, snap);
+        node::start(kind, name, &self.options.binaries, folder, options)
+    }
+
+    /// Starts a node that has the blocks that are not late.
+    fn start_source(&self, run: usize) -> Result<Process> {
+        let folder = self.folder.join("source");
+        if run > 0 {
+            std::fs::remove_dir_all(&folder)?;
         }
-        let status = sink.client.call("niwaki_syncStatus", json!([]))?;
-        let state = match status["state"].as_str() {
-            Some("idle") if status["historyComplete"] == false => "history",
-            state => state.unwrap_or("unknown"),
+        let source = self.start(self.options.source, "source", &folder, false)?;
+        let (early, _) = self.chain.split(self.options.late);
+        give(&source.client, early)?;
+        Ok(source)
+    }
+
+    fn start_sink(&self, folder: &Path) -> Result<Sink> {
+        let disk = match self.options.by {
+            Strike::Kill => None,
+            Strike::PowerCut | Strike::FullDisk => Some(Disk::create(folder)?),
         };
-        let state = state.to_owned();
-        *counts.states.entry(state).or_default() += 1;
-        sink.kill()?;
-        counts.kills += 1;
-        counts.during_sync += 1;
-        eprintln!("kill {} at block {last}", counts.kills);
-        check(sink, counts)?;
+        let process = self.start(ClientKind::Niwaki, "sink", folder, self.options.snap)?;
+        Ok(Sink { process, disk })
+    }
+
+    /// One sync from the genesis block to the head, with kills if it is to be disturbed.
+    fn sync(&mut self, run: usize, source: &Process, is_disturbed: bool) -> Result<()> {
+        let folder = self.folder.join(format!("sink-{run}"));
+        let mut sink = self.start_sink(&folder)?;
+        let (early, late) = self.chain.split(self.options.late);
+        let mut chain = GrowingChain::new(early, late)?;
+        // It counts what the source sends.
+        let link = Link::start(&source.client.enode()?, LinkOptions::FAST)?;
+        let began = Instant::now();
+        while is_disturbed && !self.counts.is_enough(self.options) {
+            sink.process.client.add_peer(link.enode())?;
+            let within = self.options.within_ms.max(21);
+            let wait = Duration::from_millis(self.rng.random_range(20..=within));
+            let aim = self.counts.aim(self.options.each);
+            let (has_all, last) = self.follow(source, &sink.process, &mut chain, wait, aim)?;
+            if has_all {
+                break;
+            }
+            self.strike(&mut sink, last)?;
+            ensure!(
+                began.elapsed() < TIMEOUT,
+                "block {last} after {:?}",
+                began.elapsed()
+            );
+        }
+        sink.process.client.add_peer(link.enode())?;
+        let (has_all, last) = self.follow(source, &sink.process, &mut chain, TIMEOUT, None)?;
+        let log = || last_lines(&sink.process.log());
+        ensure!(has_all, "block {last} after {TIMEOUT:?}:\n{}", log());
+        let mut is_same = true;
+        for block in ["0x1", "0x80", "latest"] {
+            is_same &= same_block(&source.client, &sink.process.client, block)?;
+        }
+        self.counts
+            .sync_ends(is_disturbed, is_same, link.sent_bytes());
+        // One more kill with nothing to do.
+        sink.process.kill()?;
+        self.counts.kills += usize::from(is_disturbed);
+        self.counts.check(&sink.process)?;
+        self.compare_state(&sink.process)?;
+        drop(sink);
+        std::fs::remove_dir_all(folder)?;
+        Ok(())
+    }
+
+    /// Sends the head for some time, as the chain grows, and then until the sync is in the state that is aimed at. Returns whether the
+    /// node has all blocks, and its block number then.
+    fn follow(
+        &self,
+        source: &Process,
+        sink: &Process,
+        chain: &mut GrowingChain<'_>,
+        time: Duration,
+        aim: Option<&str>,
+    ) -> Result<(bool, u64)> {
+        let began = Instant::now();
+        loop {
+            let head = chain.grow(&source.client)?;
+            new_payload(&sink.client, head)?;
+            let is_at_head = fork_choice(&sink.client, head)? == "VALID" && chain.is_whole();
+            let has_all = is_at_head && (!self.options.snap || node::has_history(sink)?);
+            let is_hit = match aim {
+                Some(aim) => state(sink)? == aim,
+                None => began.elapsed() > time,
+            };
+            if has_all || is_hit || began.elapsed() > TIMEOUT {
+                return Ok((has_all, sink.client.block_number()?));
+            }
+            let pause_ms = if aim.is_some() { 1 } else { 10 };
+            std::thread::sleep(Duration::from_millis(pause_ms));
+        }
+    }
+
+    /// Kills the node at block `last`, checks its database and starts it again.
+    fn strike(&mut self, sink: &mut Sink, last: u64) -> Result<()> {
+        let state = state(&sink.process)?;
+        if let (Strike::FullDisk, Some(disk)) = (self.options.by, &sink.disk) {
+            disk.fill(self.rng.random_range(0..64))?;
+            let said = |log: String| log.contains("No space left");
+            let began = Instant::now();
+            while !said(sink.process.log()) && began.elapsed() < FULL_WITHIN {
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            let words = said(sink.process.log()) && !sink.process.log().contains("panicked");
+            self.counts.without_words += u64::from(!words);
+        }
+        sink.process.kill()?;
+        match (self.options.by, &sink.disk) {
+            (Strike::PowerCut, Some(disk)) => disk.cut_power()?,
+            (Strike::FullDisk, Some(disk)) => disk.free()?,
+            _ => {}
+        }
+        self.counts.kill(state);
+        eprintln!("kill {} at block {last}", self.counts.kills);
+        self.counts.check(&sink.process)?;
+        let sink = &mut sink.process;
         sink.restart().wrap_err_with(|| sink.log())?;
         wait_until("the node listens", Duration::from_secs(20), || {
             Ok(sink.client.enode().is_ok())
         })?;
-        counts
-            .gone
-            .push(last.saturating_sub(sink.client.block_number()?));
-        ensure!(
-            began.elapsed() < TIMEOUT,
-            "block {last} after {:?}",
-            began.elapsed()
-        );
+        let gone = last.saturating_sub(sink.client.block_number()?);
+        self.counts.gone.push(gone);
+        Ok(())
     }
-    sink.client.add_peer(&source.client.enode()?)?;
-    let (has_all, last) = follow(options, source, sink, &mut chain, TIMEOUT)?;
-    ensure!(has_all, "block {last} after {TIMEOUT:?}");
-    counts.syncs += 1;
-    let mut is_same = true;
-    for block in ["0x1", "0x80", "latest"] {
-        is_same &= same_block(&source.client, &sink.client, block)?;
-    }
-    counts.wrong_heads += u64::from(!is_same);
-    // One more kill with nothing to do.
-    sink.kill()?;
-    counts.kills += 1;
-    check(sink, counts)
-}
 
-/// Sends the head for some time, as the chain grows. Returns whether the node has all its blocks, and its block number then.
-fn follow(
-    options: &KillOptions,
-    source: &Process,
-    sink: &Process,
-    chain: &mut GrowingChain<'_>,
-    time: Duration,
-) -> Result<(bool, u64)> {
-    let began = Instant::now();
-    loop {
-        let head = chain.grow(&source.client)?;
-        new_payload(&sink.client, head)?;
-        let is_at_head = fork_choice(&sink.client, head)? == "VALID" && chain.is_whole();
-        let has_all = is_at_head && (!options.snap || node::has_history(sink)?);
-        let number = sink.client.block_number()?;
-        if has_all || began.elapsed() > time {
-            return Ok((has_all, number));
+    /// Compares the state, all of it, with that of the sync that was not disturbed.
+    fn compare_state(&mut self, sink: &Process) -> Result<()> {
+        let undisturbed = self.folder.join("undisturbed.state");
+        let own = match undisturbed.exists() {
+            true => self.folder.join("own.state"),
+            false => undisturbed.clone(),
+        };
+        let output = sink.storage("export").arg("--to").arg(&own).output()?;
+        let errors = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "the state: {errors}");
+        if own != undisturbed {
+            let compared = Command::new("cmp").arg(&own).arg(&undisturbed).output()?;
+            self.counts.other_states += u64::from(!compared.status.success());
+            std::fs::remove_file(own)?;
         }
-        std::thread::sleep(Duration::from_millis(10));
+        Ok(())
     }
 }
 
-/// Counts what `storage check` finds.
-fn check(sink: &Process, counts: &mut Counts) -> Result<()> {
-    let (is_clean, printed) = sink.check_storage()?;
-    if printed.contains("is being downloaded") {
-        counts.without_state += 1;
-    } else if !is_clean {
-        counts.problems += 1;
-        eprintln!("{printed}");
-    }
-    Ok(())
+/// What a sync is doing: `history` where only older blocks are missing.
+fn state(sink: &Process) -> Result<String> {
+    let status = sink.client.call("niwaki_syncStatus", json!([]))?;
+    let state = match status["state"].as_str() {
+        Some("idle") if status["historyComplete"] == false => "history",
+        state => state.unwrap_or("unknown"),
+    };
+    Ok(state.to_owned())
 }

@@ -27,6 +27,14 @@ pub(super) struct LinkOptions {
     pub(super) bits_per_s: u64,
 }
 
+impl LinkOptions {
+    /// A link that only counts.
+    pub(super) const FAST: Self = Self {
+        delay: Duration::ZERO,
+        bits_per_s: 1_000_000_000_000,
+    };
+}
+
 /// One direction, shared by all connections.
 #[derive(Debug)]
 struct Way {
@@ -84,7 +92,7 @@ type Sample = (Instant, u64);
 pub(super) struct Link {
     /// The node as it is reached by the link.
     enode: String,
-    options: LinkOptions,
+    from_node: Arc<Way>,
     samples: Arc<Mutex<Vec<Sample>>>,
     /// Carries until it is dropped.
     _runtime: Runtime,
@@ -106,10 +114,10 @@ impl Link {
         let (to_node, from_node) = (Way::new(options), Way::new(options));
         let samples = Arc::new(Mutex::new(Vec::new()));
         runtime.spawn(accept(listener, address, to_node, Arc::clone(&from_node)));
-        runtime.spawn(sample(from_node, Arc::clone(&samples)));
+        runtime.spawn(sample(Arc::clone(&from_node), Arc::clone(&samples)));
         Ok(Self {
             enode: node.to_string(),
-            options,
+            from_node,
             samples,
             _runtime: runtime,
         })
@@ -120,29 +128,29 @@ impl Link {
         &self.enode
     }
 
-    /// MiB that the node has sent, and the part of the link that they used, percent, until 95 % of them had come.
-    pub(super) fn usage(&self) -> (f64, f64) {
+    /// Bytes that the node has sent.
+    pub(super) fn sent_bytes(&self) -> u64 {
+        self.from_node.bytes.load(Ordering::Relaxed)
+    }
+
+    /// The part of the link that the node has used from its first byte to `end`, percent.
+    pub(super) fn usage(&self, end: std::time::Instant) -> f64 {
         let samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
-        usage(&samples, self.options.bits_per_s)
+        usage(&samples, end.into(), self.from_node.options.bits_per_s)
     }
 }
 
-fn usage(samples: &[Sample], bits_per_s: u64) -> (f64, f64) {
-    let (Some((began, first)), Some((_, last))) = (samples.first(), samples.last()) else {
-        return (0.0, 0.0);
+fn usage(samples: &[Sample], end: Instant, bits_per_s: u64) -> f64 {
+    let until = samples.partition_point(|(at, _)| *at <= end);
+    let (Some((began, first)), Some((at, bytes))) = (samples.first(), samples[..until].last())
+    else {
+        return 0.0;
     };
-    let sent = last - first;
-    let most = samples
-        .iter()
-        .find(|(_, bytes)| (bytes - first) * 20 >= sent * 19);
-    let (at, bytes) = most.map_or((*began, 0), |(at, bytes)| (*at, bytes - first));
-    let could = (at - *began).as_secs_f64() * bits_per_s as f64 / 8.0;
-    let percent = if could > 0.0 {
-        bytes as f64 * 100.0 / could
-    } else {
-        0.0
-    };
-    (sent as f64 / f64::from(1 << 20), percent)
+    let could = (*at - *began).as_secs_f64() * bits_per_s as f64 / 8.0;
+    match could > 0.0 {
+        true => (bytes - first) as f64 * 100.0 / could,
+        false => 0.0,
+    }
 }
 
 /// Notes how much the node has sent, from its first byte on.
@@ -196,17 +204,19 @@ mod tests {
     }
 
     #[test]
-    fn usage_is_that_of_the_time_until_95_percent_have_come() {
-        let at = |seconds, bytes| (Instant::now() + Duration::from_secs(seconds), bytes);
+    fn usage_is_that_of_the_time_until_the_end() {
+        let began = Instant::now();
+        let at = |seconds| began + Duration::from_secs(seconds);
         // A megabyte a second, of which 800 kB are used; then nothing comes for long.
         let samples = [
-            at(0, 1),
-            at(1, 800_001),
-            at(2, 1_600_001),
-            at(60, 1_600_002),
+            (at(0), 1),
+            (at(1), 800_001),
+            (at(2), 1_600_001),
+            (at(60), 1_600_002),
         ];
-        let (_, percent) = usage(&samples, 8_000_000);
+        let percent = usage(&samples, at(3), 8_000_000);
         assert!((79.0..=81.0).contains(&percent), "{percent}");
-        assert_eq!(usage(&[], 8_000_000), (0.0, 0.0));
+        assert!(usage(&samples, at(60), 8_000_000) < 5.0);
+        assert!(usage(&[], at(3), 8_000_000).abs() < f64::EPSILON);
     }
 }

@@ -6,6 +6,8 @@
 //!    ^------------------------- peers ----------------------^
 //! ```
 
+mod phases;
+
 use super::Binaries;
 use super::chain::Chain;
 use super::findings::Findings;
@@ -16,6 +18,7 @@ use super::node::{
 use crate::process::{ClientKind, Process, memory, new_folder};
 use clap::Args;
 use eyre::{Result, bail};
+use phases::Phases;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -110,14 +113,28 @@ pub(crate) fn run(options: &SyncOptions) -> Result<()> {
         let url = link.as_ref().map_or(&*source_url, Link::enode);
         let connected = connect_at(&sink.client, &source.client, url)?;
         let cpu = [source.cpu_time()?, sink.cpu_time()?];
-        let took = sync(options, GrowingChain::new(early, late)?, &source, &sink)?;
+        let growing = GrowingChain::new(early, late)?;
+        let mut phases = match options.snap && options.sink == ClientKind::Niwaki {
+            true => Some(Phases::new(&sink)?),
+            false => None,
+        };
+        let took = sync(options, growing, &source, &sink, phases.as_mut())?;
         eprintln!("run {run}: {:.1} s", took.as_secs_f64());
         rates.push((chain.blocks.len() - options.have) as f64 / took.as_secs_f64());
         times.push(took);
+        if let Some(phases) = &phases {
+            phases.note(run, took, &mut findings);
+        }
         if let Some(link) = &link {
-            let (sent, percent) = link.usage();
+            let sent = link.sent_bytes() as f64 / f64::from(1 << 20);
             findings.figure(format!("run {run}: the source has sent"), sent, "MiB");
-            findings.figure(format!("run {run}: of the link used"), percent, "%");
+            let ranges_end = phases.as_ref().and_then(Phases::ranges_end);
+            let what = match ranges_end {
+                Some(_) => "of the link used until all ranges had come",
+                None => "of the link used",
+            };
+            let percent = link.usage(ranges_end.unwrap_or_else(Instant::now));
+            findings.figure(format!("run {run}: {what}"), percent, "%");
         }
         if options.snap && options.have == 0 && options.sink == ClientKind::Niwaki {
             let timeout = Duration::from_secs(options.timeout_s);
@@ -133,6 +150,7 @@ pub(crate) fn run(options: &SyncOptions) -> Result<()> {
             findings.figure("CPU of the sink", cpu_s(of_sink?, cpu[1]), "s");
             let peak = memory(sink.id(), "VmHWM:")? >> 20;
             findings.count("peak memory of the sink, MiB", peak);
+            findings.count("written by the sink, MiB", sink.written_bytes()? >> 20);
         }
         let same = is_same(&chain, &source, &sink)?;
         findings.claim(
@@ -173,6 +191,7 @@ fn sync(
     mut chain: GrowingChain<'_>,
     source: &Process,
     sink: &Process,
+    mut phases: Option<&mut Phases>,
 ) -> Result<Duration> {
     let began = Instant::now();
     let timeout = Duration::from_secs(options.timeout_s);
@@ -196,6 +215,9 @@ fn sync(
         while slot.elapsed() < Duration::from_millis(options.slot_ms) {
             if chain.is_whole() && sink.client.block_number()? >= head.number {
                 break;
+            }
+            if let Some(phases) = &mut phases {
+                phases.look(sink)?;
             }
             std::thread::sleep(Duration::from_millis(options.slot_ms.min(20)));
         }
