@@ -204,7 +204,7 @@ impl Chain {
     }
 
     /// Whether an import or a fork choice is in progress.
-    pub(crate) fn is_importing(&self) -> bool {
+    pub fn is_importing(&self) -> bool {
         self.imports.load(Ordering::Relaxed) > 0
     }
 }

@@ -29,7 +29,7 @@ use std::sync::Mutex;
 /// The row of `meta` that exists while a state is being downloaded.
 const DOWNLOAD: &[u8] = b"download";
 /// The first byte of that row; raised with any change of it.
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 
 /// The storage root of an account whose storage is coming while the pivot moves.
 pub const UNKNOWN_STORAGE_ROOT: B256 = B256::ZERO;
@@ -64,6 +64,8 @@ struct Saved {
     root: B256,
     remaining: Remaining,
     progress: DownloadProgress,
+    /// Of so many parts the tries are built, as far as they lie within one.
+    built_parts: u32,
     /// The root of the tries that were built, or zero.
     own_root: B256,
 }
@@ -121,6 +123,7 @@ impl WorldState {
             root: pivot.root,
             remaining: Remaining::whole(),
             progress: DownloadProgress::default(),
+            built_parts: 0,
             own_root: B256::ZERO,
         };
         let mut batch = Batch::new();

@@ -146,6 +146,10 @@ pub struct StateShare {
     pub bytes: u64,
     /// 65,536ths of all accounts that have not come, about.
     pub left: u64,
+    /// Ranges of accounts that no peer is asked for yet,
+    pub waiting_accounts: u64,
+    /// and of large storages.
+    pub waiting_storages: u64,
 }
 
 /// A step that failed.

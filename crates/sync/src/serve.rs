@@ -1,7 +1,7 @@
 //! Answers what peers ask: headers, bodies, receipts and block access lists from the chain, parts of its recent states, transactions and
 //! cells from the pool.
 //!
-//! Threads of low priority take requests one at a time ([`serve`]). An answer has at most 1,024 items and ends with the item that passes
+//! Threads of low priority take requests one at a time ([`serve`]), and none while a block is imported. An answer has at most 1,024 items and ends with the item that passes
 //! 2 MiB. What this node does not have is left out, except where an answer's places count (access lists).
 //!
 //! | file | what it is |
@@ -24,8 +24,14 @@ use niwaki_primitives::rlp::{Encodable, Header as RlpHeader};
 use niwaki_primitives::{B256, Bytes, Fault, Receipt};
 pub use recent_states::RecentStates;
 pub(crate) use recent_states::STATES_SERVED;
+use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 use tracing::error;
+
+/// A request waits for an import so long at most: blocks that come one after the other do not silence this node.
+const IMPORT_WAIT: Duration = Duration::from_millis(200);
+/// How often a thread that waits for an import looks whether it is over.
+const LOOK_EVERY: Duration = Duration::from_millis(1);
 
 /// Where answers come from.
 #[derive(Clone, Copy)]
@@ -50,12 +56,21 @@ pub fn serve(sources: Sources<'_>, requests: &std::sync::Mutex<mpsc::Receiver<In
             .expect("no panic while it is held")
             .blocking_recv();
         let Some(inbound) = next else { return };
+        wait_for_import(sources.chain);
         let message = answer(sources, &inbound.request, inbound.version, inbound.id);
         let message = message.unwrap_or_else(|fault| {
             error!(%fault, "Can't answer a peer");
             nothing(&inbound.request, inbound.version, inbound.id)
         });
         inbound.answer(message);
+    }
+}
+
+/// Blocks come first.
+fn wait_for_import(chain: &Chain) {
+    let began = Instant::now();
+    while chain.is_importing() && began.elapsed() < IMPORT_WAIT {
+        std::thread::sleep(LOOK_EVERY);
     }
 }
 

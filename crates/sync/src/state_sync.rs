@@ -43,8 +43,8 @@ use worker::Worker;
 
 /// A state is downloaded if the target is at least so far away.
 pub(crate) const MIN_DISTANCE: u64 = 192;
-/// Workers, for each peer.
-const WORKERS_PER_PEER: usize = 2;
+/// Workers, for each peer: while one checks or writes what came, others wait for what is on the way.
+const WORKERS_PER_PEER: usize = 4;
 const MAX_WORKERS: usize = 16;
 /// How often the attempt looks how far its workers are.
 const POLL: Duration = Duration::from_millis(100);
@@ -141,6 +141,7 @@ impl Context<'_> {
                 Err(panic) => std::panic::resume_unwind(panic),
             });
             let ends: Vec<Result<(), FetchError>> = ends.collect();
+            self.report_share(&worker);
             watched?;
             let mut failed = ends.into_iter().filter_map(Result::err);
             match failed.find(|error| !matches!(error, FetchError::Over)) {
@@ -158,15 +159,7 @@ impl Context<'_> {
             if self.is_old(&worker.download.pivot())? {
                 return Err(Interrupt::Retargeted);
             }
-            let progress = worker.download.progress();
-            let share = StateShare {
-                accounts: progress.accounts,
-                slots: progress.slots,
-                codes: progress.codes,
-                bytes: progress.bytes,
-                left: worker.plan.left(),
-            };
-            self.report(|progress, _| progress.update(|status| status.state_share = share));
+            self.report_share(worker);
             let (count, now_ms) = (worker.answers.load(Ordering::Relaxed), self.now_ms());
             if count != seen {
                 (seen, since_ms) = (count, now_ms);
@@ -177,6 +170,21 @@ impl Context<'_> {
             self.peers.wait(POLL);
         }
         Ok(())
+    }
+
+    fn report_share(&self, worker: &Worker<'_>) {
+        let progress = worker.download.progress();
+        let (waiting_accounts, waiting_storages) = worker.plan.waiting();
+        let share = StateShare {
+            accounts: progress.accounts,
+            slots: progress.slots,
+            codes: progress.codes,
+            bytes: progress.bytes,
+            left: worker.plan.left(),
+            waiting_accounts,
+            waiting_storages,
+        };
+        self.report(|progress, _| progress.update(|status| status.state_share = share));
     }
 
     fn download_codes(

@@ -32,7 +32,7 @@ const MAX_JOBS: usize = 256;
 /// Most items of a job.
 const MAX_ITEMS: u32 = 16_384;
 /// Most open requests of a peer, of one kind and of all.
-const MAX_OPEN_OF_KIND: usize = 2;
+const MAX_OPEN_OF_KIND: usize = 3;
 const MAX_OPEN: usize = 5;
 /// So many peers may fail with a piece.
 const MAX_TRIES: usize = 3;

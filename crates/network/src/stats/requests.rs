@@ -23,6 +23,8 @@ pub(super) type Timer = Box<dyn Fn(Timed, Duration) + Send + Sync>;
 pub struct RequestStats {
     /// Whose answers are awaited.
     pub in_flight: u64,
+    /// With an answer, whatever it was.
+    pub answered: u64,
     /// Without an answer in time.
     pub timeouts: u64,
     /// With an answer that breaks the protocol or is proved wrong.
@@ -32,6 +34,7 @@ pub struct RequestStats {
 #[derive(Debug, Default)]
 struct Row {
     in_flight: Count,
+    answered: Count,
     timeouts: Count,
     wrong: Count,
 }
@@ -48,6 +51,7 @@ impl Requests {
         let row = self.row(kind);
         RequestStats {
             in_flight: row.in_flight.get(),
+            answered: row.answered.get(),
             timeouts: row.timeouts.get(),
             wrong: row.wrong.get(),
         }
@@ -86,6 +90,7 @@ impl Timing {
     /// The answer came.
     pub(crate) fn answered(self) {
         let (kind, took) = (self.kind, self.begun.elapsed());
+        self.stats.requests.row(kind).answered.add(1);
         self.stats.time(Timed::Request(kind), took);
     }
 }

@@ -6,6 +6,9 @@
 //!    v
 //! parts in order --> one account trie --> rows to the writer thread, which ingests them as tables
 //! ```
+//!
+//! How many parts are done is marked once their rows are durable. A build that was interrupted goes on there: of the parts before it reads
+//! the accounts alone. The flat rows do not change between, so what it writes again is the same.
 
 mod storage_tries;
 
@@ -14,13 +17,14 @@ use crate::maintenance::row_writer::{RowWriter, write_all};
 use crate::tries::disk_trie::row_key;
 use niwaki_primitives::{B256, Fault};
 use niwaki_storage::{Batch, Database, Segment};
+use niwaki_threads::lock;
 use niwaki_trie::{Path, TrieBuilder};
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
-use storage_tries::BuiltPart;
+use storage_tries::{BuiltPart, KeysOfPart};
 
 /// How many parts the accounts are cut into.
 const PARTS: u32 = 4096;
@@ -56,14 +60,28 @@ impl StateDownload<'_> {
         threads: usize,
         report: &mut dyn FnMut(u64, u64) -> bool,
     ) -> Result<Option<Built>, Fault> {
+        self.build_in_batches(threads, BATCH_BYTES, report)
+    }
+
+    /// As [`Self::build`], with rows of so many bytes ingested together.
+    pub(crate) fn build_in_batches(
+        &self,
+        threads: usize,
+        batch_bytes: usize,
+        report: &mut dyn FnMut(u64, u64) -> bool,
+    ) -> Result<Option<Built>, Fault> {
         assert!(self.remaining().is_empty(), "all of the state has come");
         let database = self.database();
-        for segment in [Segment::AccountTrie, Segment::StorageTrie] {
-            database.clear(segment)?;
+        let done = self.built_parts();
+        if done == 0 {
+            let mut segments = [Segment::AccountTrie, Segment::StorageTrie].into_iter();
+            segments.try_for_each(|segment| database.clear(segment))?;
         }
         let threads = threads.max(1);
         let shared = Shared {
             database,
+            done,
+            batch_bytes,
             next_part: AtomicU32::new(0),
             joined: AtomicU32::new(0),
             ahead: u32::try_from(threads * PARTS_AHEAD).unwrap_or(PARTS),
@@ -78,14 +96,22 @@ impl StateDownload<'_> {
             batches_sent: Cell::new(0),
             is_broken: Cell::new(false),
         };
+        let written = AtomicU64::new(0);
+        let mut marks = Marks {
+            download: self,
+            written: &written,
+            last: 0,
+            sent: 0,
+            unwritten: VecDeque::new(),
+        };
         std::thread::scope(|scope| {
-            let writing = scope.spawn(move || write_all(database, batches));
+            let writing = scope.spawn(|| write_all(database, batches, &written));
             for _ in 0..threads {
                 let (shared, sender) = (&shared, sender.clone());
                 scope.spawn(move || shared.build_parts(&sender));
             }
             drop(sender);
-            let joined = join(&shared, &receiver, &writer, report);
+            let joined = join(&shared, &receiver, &writer, &mut marks, report);
             shared.is_over.store(true, Ordering::Relaxed);
             // Those that wait for room in the channel go on and end.
             drop(receiver);
@@ -95,6 +121,11 @@ impl StateDownload<'_> {
                 Err(panic) => std::panic::resume_unwind(panic),
             }
         })
+    }
+
+    /// How many parts an earlier build has done.
+    pub(crate) fn built_parts(&self) -> u32 {
+        lock(&self.saved).built_parts
     }
 
     /// The tries are built, and all codes are here. Durable when this returns.
@@ -109,6 +140,9 @@ impl StateDownload<'_> {
 /// What the threads share.
 struct Shared<'d> {
     database: &'d Database,
+    /// Of the parts before this one the tries are built.
+    done: u32,
+    batch_bytes: usize,
     next_part: AtomicU32,
     /// How many parts are joined.
     joined: AtomicU32,
@@ -127,7 +161,14 @@ impl Shared<'_> {
             if part >= PARTS || !self.wait_for_turn(part) {
                 return;
             }
-            let built = storage_tries::build(self.database, first_key(part), first_key(part + 1));
+            let keys = KeysOfPart {
+                first: first_key(part),
+                end: first_key(part + 1),
+            };
+            let built = match part < self.done {
+                true => storage_tries::read_accounts(self.database, keys),
+                false => storage_tries::build(self.database, keys),
+            };
             if parts.send((part, built)).is_err() {
                 return;
             }
@@ -153,11 +194,57 @@ fn first_key(part: u32) -> Option<[u8; 2]> {
     Some(first.to_be_bytes())
 }
 
+/// Marks parts as done.
+struct Marks<'d, 'w> {
+    download: &'d StateDownload<'w>,
+    /// How many batches are durable.
+    written: &'d AtomicU64,
+    /// The last part that had accounts: the account trie's rows of it are whole when the next ones come.
+    last: u32,
+    /// How many batches were sent.
+    sent: u64,
+    /// Batches that were sent, by their count, and the parts that are done with each.
+    unwritten: VecDeque<(u64, u32)>,
+}
+
+impl Marks<'_, '_> {
+    /// So many batches were sent: marks what is durable.
+    fn update(&mut self, sent: u64) -> Result<(), Fault> {
+        if std::mem::replace(&mut self.sent, sent) < sent {
+            self.unwritten.push_back((sent, self.last));
+        }
+        let written = self.written.load(Ordering::Acquire);
+        let mut done = None;
+        while let Some((_, parts)) = self.unwritten.pop_front_if(|(batch, _)| *batch <= written) {
+            done = Some(parts);
+        }
+        match done.filter(|parts| *parts > self.download.built_parts()) {
+            Some(parts) => {
+                let rows = Batch::new();
+                self.download
+                    .change(rows, |saved| saved.built_parts = parts)
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// The part in which all keys below a path are, if it is not in several.
+fn part_of(path: &Path) -> Option<u32> {
+    let nibbles = path.as_slice().get(..SHALLOW_NIBBLES)?;
+    Some(
+        nibbles
+            .iter()
+            .fold(0, |part, nibble| part << 4 | u32::from(*nibble)),
+    )
+}
+
 /// Takes the parts in order and makes the account trie of them.
 fn join(
     shared: &Shared<'_>,
     parts: &Receiver<NumberedPart>,
     writer: &RowWriter,
+    marks: &mut Marks<'_, '_>,
     report: &mut dyn FnMut(u64, u64) -> bool,
 ) -> Result<Option<Built>, Fault> {
     let shallow = RefCell::new(Batch::new());
@@ -165,6 +252,7 @@ fn join(
         let (segment, key) = row_key(&None, path);
         match path.len() <= SHALLOW_NIBBLES {
             true => shallow.borrow_mut().put_parts(segment, &key, &[row]),
+            false if part_of(path).is_some_and(|part| part < shared.done) => {}
             false => writer.put(segment, &key, row),
         }
     };
@@ -183,13 +271,17 @@ fn join(
         };
         let built: BuiltPart = built?;
         shared.joined.store(part + 1, Ordering::Relaxed);
+        if !built.accounts.is_empty() {
+            marks.last = part;
+        }
         for (key, leaf) in built.accounts {
             builder.add(Path::of_hash(&key), leaf);
         }
         missing_codes.extend(built.missing_codes);
         shared.database.write(built.removed, false)?;
         writer.batch.borrow_mut().append(built.rows);
-        writer.send_if_large(BATCH_BYTES);
+        writer.send_if_large(shared.batch_bytes);
+        marks.update(writer.batches_sent.get())?;
         let is_stopped = !report(u64::from(part) + 1, u64::from(PARTS));
         if is_stopped || writer.is_broken.get() {
             return Ok(None);

@@ -37,6 +37,7 @@ impl StateDownload<'_> {
         self.change(rows, |saved| {
             saved.set_pivot(pivot);
             saved.remaining = remaining;
+            saved.built_parts = 0;
         })
     }
 

@@ -29,6 +29,7 @@ use std::cell::{Cell, RefCell};
 use std::fs;
 use std::io::ErrorKind;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::sync_channel;
 
 pub use resume::ResumableLoad;
@@ -274,8 +275,9 @@ impl<'a> GenesisLoad<'a> {
             total,
             report,
         };
+        let written = AtomicU64::new(0);
         let root = std::thread::scope(|scope| {
-            let thread = scope.spawn(move || write_all(database, receiver));
+            let thread = scope.spawn(|| write_all(database, receiver, &written));
             let root = pass.run(&writer);
             drop(writer);
             match thread.join() {

@@ -3,11 +3,20 @@
 use niwaki_primitives::Fault;
 use niwaki_storage::{Batch, Database, Segment};
 use std::cell::{Cell, RefCell};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender};
 
-/// The writer thread: ingests batches until the sender is dropped or one fails.
-pub(crate) fn write_all(database: &Database, batches: Receiver<Batch>) -> Result<(), Fault> {
-    batches.iter().try_for_each(|batch| database.ingest(batch))
+/// The writer thread: ingests batches until the sender is dropped or one fails. Each counts in `written` once it is durable.
+pub(crate) fn write_all(
+    database: &Database,
+    batches: Receiver<Batch>,
+    written: &AtomicU64,
+) -> Result<(), Fault> {
+    batches.iter().try_for_each(|batch| {
+        database.ingest(batch)?;
+        written.fetch_add(1, Ordering::Release);
+        Ok(())
+    })
 }
 
 /// The batch in progress and the channel to the writer thread.

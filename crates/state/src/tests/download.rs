@@ -226,3 +226,47 @@ fn a_build_lists_codes_that_are_not_here() {
     let built = download.build(1, &mut |_, _| true).unwrap().unwrap();
     assert!(built.missing_codes.is_empty());
 }
+
+/// A download of all of a source, whose tries are not built.
+fn whole_download<'w>(sink: &'w WorldState, source: &Source) -> StateDownload<'w> {
+    let mut rng = StdRng::seed_from_u64(1);
+    let download = sink.begin_download(source.head).unwrap();
+    download_all(&download, source, &mut rng, |_| {});
+    download
+}
+
+#[test]
+fn a_build_that_is_interrupted_goes_on_where_it_was_and_makes_the_same_rows() {
+    for seed in 0..8 {
+        let mut rng = StdRng::seed_from_u64(970 + seed);
+        let source = Source::new(&mut rng);
+        let folder = tempfile::tempdir().unwrap();
+        let mut sink = open(folder.path());
+        drop(whole_download(&sink, &source));
+        let mut marks = vec![0];
+        let root = loop {
+            // The process is killed after some parts.
+            drop(sink);
+            sink = open(folder.path());
+            let download = sink.resume_download().unwrap().unwrap();
+            let mark = download.built_parts();
+            marks.extend((marks.last() != Some(&mark)).then_some(mark));
+            let mut left = rng.random_range(1_000..3_000);
+            let built = download.build_in_batches(2, 4 << 10, &mut |done, _| {
+                // What is done is passed at once.
+                left -= u64::from(done > u64::from(mark));
+                left > 0
+            });
+            if let Some(built) = built.unwrap() {
+                assert!(built.missing_codes.is_empty());
+                download.finish_build(built.root).unwrap();
+                download.finish(Batch::new()).unwrap();
+                break built.root;
+            }
+        };
+        assert!(marks.len() > 1 && marks.is_sorted(), "{marks:?}");
+        assert_eq!(root, source.head.root);
+        assert_eq!(rows(&sink), rows(&source.world));
+        assert_clean(&sink);
+    }
+}

@@ -151,6 +151,14 @@ impl Plan {
         lock(&self.tasks).left
     }
 
+    /// How many ranges of accounts, and of large storages, wait for a worker.
+    pub(super) fn waiting(&self) -> (u64, u64) {
+        let tasks = lock(&self.tasks);
+        let is_of_accounts = |task: &&Task| matches!(task, Task::Accounts(_));
+        let accounts = tasks.waiting.iter().filter(is_of_accounts).count();
+        (accounts as u64, (tasks.waiting.len() - accounts) as u64)
+    }
+
     /// No worker gets another task.
     pub(super) fn end(&self) {
         lock(&self.tasks).is_over = true;
@@ -201,10 +209,12 @@ mod tests {
             ranges: KeyRange::WHOLE.split(2),
         });
         let plan = Plan::new(remaining);
+        assert_eq!(plan.waiting(), (1, 2));
         for _ in 0..2 {
             let task = plan.take();
             assert!(matches!(task, Some(Task::Storage { account: own, .. }) if own == account));
         }
+        assert_eq!(plan.waiting(), (1, 0));
         plan.end();
         assert_eq!(plan.take(), None);
     }

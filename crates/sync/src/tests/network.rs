@@ -157,6 +157,12 @@ impl Node {
     }
 }
 
+fn wait_until_idle(sync: &crate::Sync) {
+    while sync.status().state != SyncState::Idle {
+        thread::yield_now();
+    }
+}
+
 #[test]
 fn a_node_gets_400_blocks_over_tcp_follows_the_head_and_a_reorganisation() {
     let full = empty_chain(None);
@@ -181,6 +187,8 @@ fn a_node_gets_400_blocks_over_tcp_follows_the_head_and_a_reorganisation() {
         Verdict::Syncing
     ));
     sink.wait_for_head(hash_of(&early[early.len() - 1]));
+    // Blocks become the head as they are imported: only then has it followed the consensus client.
+    wait_until_idle(&sync);
     for block in late {
         assert!(matches!(sink.payload(block), Verdict::Valid(Some(_))));
         assert!(matches!(sink.choose(block), Verdict::Valid(_)));
@@ -191,9 +199,7 @@ fn a_node_gets_400_blocks_over_tcp_follows_the_head_and_a_reorganisation() {
     let head = &side[side.len() - 1];
     assert!(matches!(sink.choose(head), Verdict::Syncing));
     sink.wait_for_head(hash_of(head));
-    while sync.status().state != SyncState::Idle {
-        thread::yield_now();
-    }
+    wait_until_idle(&sync);
     let status = sync.status();
     assert_eq!((status.reached, status.peers), (2, 1), "{status:?}");
     assert!(status.failures.is_empty(), "{:?}", status.failures);

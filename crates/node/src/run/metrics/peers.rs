@@ -4,7 +4,7 @@ use super::{set, set_for};
 use metrics::{Histogram, counter, gauge, histogram};
 use niwaki_network::wire::RequestKind;
 use niwaki_network::{Direction, DiscoveryFigures, Network, Peer, Stats, Timed};
-use niwaki_sync::{STALLS, SyncStatus, SyncTime};
+use niwaki_sync::{STALLS, SyncState, SyncStatus, SyncTime};
 use std::sync::{Arc, OnceLock};
 
 /// The sources, once there is a network.
@@ -132,6 +132,22 @@ fn sample_requests(stats: &Stats) {
         let wrong = requests.wrong;
         counter!("besu_peers_invalid_response_total", "taskName" => task).absolute(wrong);
     }
+    sample_snap_requests(stats);
+}
+
+fn sample_snap_requests(stats: &Stats) {
+    let mut kinds = RequestKind::ALL.to_vec();
+    kinds.retain(|kind| matches!(kind, RequestKind::Snap(_)));
+    let all: Vec<_> = kinds.iter().map(|kind| stats.requests(*kind)).collect();
+    let in_flight = all.iter().map(|of_kind| of_kind.in_flight).sum();
+    set(
+        "besu_synchronizer_snap_world_state_inflight_requests_current",
+        in_flight,
+    );
+    let answered = all.iter().map(|of_kind| of_kind.answered).sum();
+    counter!("besu_synchronizer_snap_world_state_completed_requests_total").absolute(answered);
+    let failed = all.iter().map(|of_kind| of_kind.timeouts + of_kind.wrong);
+    counter!("besu_synchronizer_snap_world_state_retried_requests_total").absolute(failed.sum());
 }
 
 fn sample_messages(stats: &Stats) {
@@ -247,6 +263,24 @@ fn sample_sync(status: &SyncStatus) {
         ),
     ] {
         counter!(name).absolute(count);
+    }
+    let is_healing = status.state == SyncState::Heal;
+    let nodes = if is_healing { status.open_items } else { 0 };
+    for (name, waiting) in [
+        (
+            "besu_synchronizer_snap_world_state_pending_account_requests_current",
+            share.waiting_accounts,
+        ),
+        (
+            "besu_synchronizer_snap_world_state_pending_big_storage_requests_current",
+            share.waiting_storages,
+        ),
+        (
+            "besu_synchronizer_snap_world_state_pending_trie_node_requests_current",
+            nodes,
+        ),
+    ] {
+        set(name, waiting);
     }
     for reason in STALLS {
         let is_stalled = status.stall == Some(reason);

@@ -29,33 +29,57 @@ pub(super) struct BuiltPart {
     pub(super) missing_codes: Vec<B256>,
 }
 
-/// Builds the storage tries of the accounts whose keys begin with `first` or more, and with less than `end`.
-pub(super) fn build(
-    database: &Database,
-    first: Option<[u8; 2]>,
-    end: Option<[u8; 2]>,
-) -> Result<BuiltPart, Fault> {
-    let first = first.unwrap_or_default();
-    let range = |segment| {
-        let end = end.as_ref().map(|end| &end[..]);
-        database.range(segment, &first, end)
-    };
+/// How keys of a part begin.
+#[derive(Clone, Copy)]
+pub(super) struct KeysOfPart {
+    /// With these bytes or more,
+    pub(super) first: Option<[u8; 2]>,
+    /// and with less than these; `None` after the last part.
+    pub(super) end: Option<[u8; 2]>,
+}
+
+/// Builds the storage tries of the accounts of a part.
+pub(super) fn build(database: &Database, keys: KeysOfPart) -> Result<BuiltPart, Fault> {
     let mut part = Part {
         database,
         built: BuiltPart::default(),
-        slots: range(Segment::Slots).peekable(),
+        slots: rows(database, Segment::Slots, keys).peekable(),
         group: Group::default(),
-        codes: HashSet::new(),
+        codes: Codes::new(database),
     };
-    for row in range(Segment::Accounts) {
-        let (key, slim) = row?;
-        let account = account_of_row(&key, &slim)?;
-        let owner = B256::try_from(&key[..]);
-        let owner =
-            owner.map_err(|_| corrupt(Segment::Accounts, &key, "the key is not 32 bytes"))?;
+    for row in rows(database, Segment::Accounts, keys) {
+        let (owner, account) = account_of(row?)?;
         part.add(owner, account)?;
     }
     part.finish()
+}
+
+/// The accounts of a part whose storage tries are built.
+pub(super) fn read_accounts(database: &Database, keys: KeysOfPart) -> Result<BuiltPart, Fault> {
+    let (mut accounts, mut codes) = (Vec::new(), Codes::new(database));
+    for row in rows(database, Segment::Accounts, keys) {
+        let (owner, account) = account_of(row?)?;
+        codes.look_for(&account)?;
+        accounts.push((owner, account.to_leaf()));
+    }
+    Ok(BuiltPart {
+        accounts,
+        missing_codes: codes.missing,
+        ..BuiltPart::default()
+    })
+}
+
+fn rows(database: &Database, segment: Segment, keys: KeysOfPart) -> RowIter<'_> {
+    let end = keys.end.as_ref().map(|end| &end[..]);
+    database.range(segment, &keys.first.unwrap_or_default(), end)
+}
+
+fn account_of(row: Row) -> Result<(B256, TrieAccount), Fault> {
+    let (key, slim) = row;
+    let account = account_of_row(&key, &slim)?;
+    let owner = B256::try_from(&key[..]);
+    let owner = owner.map_err(|_| corrupt(Segment::Accounts, &key, "the key is not 32 bytes"))?;
+    Ok((owner, account))
 }
 
 /// Accounts whose storage tries are hashed together.
@@ -74,14 +98,42 @@ struct Part<'d> {
     built: BuiltPart,
     slots: Peekable<RowIter<'d>>,
     group: Group,
-    /// Hashes of codes that were looked for.
-    codes: HashSet<B256>,
+    codes: Codes<'d>,
+}
+
+/// Looks whether the codes of accounts are here.
+struct Codes<'d> {
+    database: &'d Database,
+    /// Hashes that were looked for.
+    seen: HashSet<B256>,
+    missing: Vec<B256>,
+}
+
+impl<'d> Codes<'d> {
+    fn new(database: &'d Database) -> Self {
+        Self {
+            database,
+            seen: HashSet::new(),
+            missing: Vec::new(),
+        }
+    }
+
+    fn look_for(&mut self, account: &TrieAccount) -> Result<(), Fault> {
+        let hash = account.code_hash;
+        if hash == EMPTY_CODE_HASH || !self.seen.insert(hash) {
+            return Ok(());
+        }
+        if self.database.get(Segment::Code, hash.as_slice())?.is_none() {
+            self.missing.push(hash);
+        }
+        Ok(())
+    }
 }
 
 impl Part<'_> {
     fn add(&mut self, owner: B256, account: TrieAccount) -> Result<(), Fault> {
         self.remove_slots_before(Some(&owner))?;
-        self.look_for_code(&account)?;
+        self.codes.look_for(&account)?;
         let start = self.group.leaves.len();
         while let Some((path, value)) = self.next_slot(&owner)? {
             encode_slot_to(&value, &mut self.group.values);
@@ -122,17 +174,6 @@ impl Part<'_> {
         };
         while let Some(row) = self.slots.next_if(is_stray) {
             self.built.removed.delete(Segment::Slots, &row?.0);
-        }
-        Ok(())
-    }
-
-    fn look_for_code(&mut self, account: &TrieAccount) -> Result<(), Fault> {
-        let hash = account.code_hash;
-        if hash == EMPTY_CODE_HASH || !self.codes.insert(hash) {
-            return Ok(());
-        }
-        if self.database.get(Segment::Code, hash.as_slice())?.is_none() {
-            self.built.missing_codes.push(hash);
         }
         Ok(())
     }
@@ -220,6 +261,7 @@ impl Part<'_> {
     fn finish(mut self) -> Result<BuiltPart, Fault> {
         self.remove_slots_before(None)?;
         self.hash_group()?;
+        self.built.missing_codes = self.codes.missing;
         Ok(self.built)
     }
 }

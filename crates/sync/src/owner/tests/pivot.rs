@@ -12,8 +12,6 @@ use std::sync::atomic::AtomicU64;
 /// The head when a sync begins, and when it ends.
 const FIRST: usize = 200;
 const LAST: usize = 330;
-/// The last block of both branches.
-const FORK: usize = 150;
 
 fn empty() -> Arc<Chain> {
     chain_of(&testdata_of("amsterdam", "genesis.json"), None)
@@ -25,10 +23,10 @@ fn blocks() -> &'static [Block] {
     BLOCKS.get_or_init(|| build(&empty(), LAST, 1))
 }
 
-/// The main branch up to block [`FORK`], then others up to block [`FIRST`].
-fn side_branch() -> Vec<Block> {
+/// The main branch up to a block, then others up to block [`FIRST`].
+fn side_branch(fork: usize) -> Vec<Block> {
     let chain = empty();
-    let common = &blocks()[..FORK];
+    let common = &blocks()[..fork];
     import(&chain, common);
     [common, &build(&chain, FIRST, 2)].concat()
 }
@@ -137,6 +135,12 @@ impl Driven {
     }
 
     fn go_on_with(&self, blocks: &[Block]) {
+        self.grow(blocks, u64::MAX);
+        wait_until(&self.sync, "the head", || self.head() == LAST as u64);
+    }
+
+    /// The chain gets these blocks while the peers are silent; then they give so many answers.
+    fn grow(&self, blocks: &[Block], answers: u64) {
         wait_until(&self.sync, "silence", || {
             self.answers().load(Ordering::Relaxed) == 0
         });
@@ -144,8 +148,7 @@ impl Driven {
             import(&self.source, std::slice::from_ref(block));
             self.choose(block);
         }
-        self.answers().store(u64::MAX, Ordering::Relaxed);
-        wait_until(&self.sync, "the head", || self.head() == LAST as u64);
+        self.answers().store(answers, Ordering::Relaxed);
     }
 
     /// Ends the sync, and checks the database. Returns the first block that is there.
@@ -208,15 +211,50 @@ fn without_access_lists_what_came_of_the_old_pivot_is_healed() {
 
 #[test]
 fn what_came_of_a_reorganised_pivot_is_healed() {
-    let side = side_branch();
+    let side = side_branch(FIRST - 50);
     for eighths in [2, 4, 7] {
         let answers = needed(FIRST) * eighths / 8;
         let driven = Driven::start_to(&side, &[Lie::None, Lie::None], answers);
-        driven.go_on_with(&blocks()[FORK..]);
+        driven.go_on_with(&blocks()[FIRST - 50..]);
         let status = driven.sync.status();
         assert!(status.healed_nodes > 0, "{eighths}: {status:?}");
         driven.end();
     }
+}
+
+#[test]
+fn a_reorganisation_of_any_depth_after_any_answer_ends_at_the_new_head() {
+    let needed = needed(FIRST);
+    for depth in [1, 31, 33, 100] {
+        let side = side_branch(FIRST - depth);
+        for answers in (1..needed).step_by(7) {
+            let driven = Driven::start_to(&side, &[Lie::None, Lie::None], answers);
+            driven.go_on_with(&blocks()[FIRST - depth..]);
+            driven.end();
+        }
+    }
+}
+
+#[test]
+fn a_reorganisation_there_and_back_ends_at_the_first_branch() {
+    let (needed, side) = (needed(FIRST), side_branch(FIRST - 50));
+    for eighths in [1, 3, 5] {
+        let answers = needed * eighths / 8;
+        let driven = Driven::start_to(&blocks()[..FIRST], &[Lie::None, Lie::None], answers);
+        driven.grow(&side[FIRST - 50..], needed / 8);
+        driven.go_on_with(&blocks()[FIRST - 50..]);
+        driven.end();
+    }
+}
+
+#[test]
+fn a_reorganisation_to_a_branch_without_lists_and_nodes_begins_again() {
+    let side = side_branch(FIRST - 50);
+    let driven = Driven::start_to(&side, &[Lie::NoNodes, Lie::NoNodes], needed(FIRST) / 2);
+    driven.go_on_with(&blocks()[FIRST - 50..]);
+    let status = driven.sync.status();
+    assert_eq!((status.healed_nodes, status.pivots), (0, 2));
+    driven.end();
 }
 
 #[test]
