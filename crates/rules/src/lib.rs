@@ -11,6 +11,7 @@
 //! | `rule_changes` | what a changed configuration means for existing blocks |
 //! | `fork_id` | fork identifiers (EIP-2124) |
 //! | `header`, `difficulty`, `fees` | a header against its parent |
+//! | `bft` | headers that validators agree on: extra data, hashes, validators |
 //! | `body`, `ommers` | a body against its header, ommers against ancestors |
 //! | `access_list` | block access lists, without execution |
 //! | `transaction`, `block_rules` | a transaction against its block |
@@ -23,6 +24,7 @@
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
 mod access_list;
+mod bft;
 mod block_rules;
 mod body;
 mod chain_spec;
@@ -45,6 +47,10 @@ mod transaction;
 pub use access_list::{
     access_list_hash, check_access_list, decode_access_list, decode_bounded_access_list,
     encode_access_list,
+};
+pub use bft::{
+    BadSeal, BftExtra, BftExtraError, BftProtocol, Seal, ValidatorSet, Vote, VoteTally,
+    bft_block_hash, bft_seal_hash, quorum, recover_seal,
 };
 pub use block_rules::BlockRules;
 pub use body::{BodyRoots, MAX_RLP_BLOCK_BYTES, check_body};

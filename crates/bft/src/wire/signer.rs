@@ -1,0 +1,93 @@
+//! The messages of this node, signed.
+
+use super::signed::{KeyError, seal};
+use super::{
+    CommitPayload, Form, PreparePayload, ProposalPayload, RoundChangePayload, Signed, View, ibft2,
+    qbft,
+};
+use niwaki_primitives::{B256, Block, Bytes};
+use niwaki_rules::{BftProtocol, Seal};
+
+/// Signs what a validator says. All methods fail with a [`KeyError`] if its key is none.
+#[derive(Clone)]
+pub struct Signer {
+    form: Form,
+    key: B256,
+}
+
+impl std::fmt::Debug for Signer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Signer").finish_non_exhaustive()
+    }
+}
+
+impl Signer {
+    /// Signs with this key messages of this form.
+    pub fn new(form: Form, key: B256) -> Self {
+        Self { form, key }
+    }
+
+    /// Signs a proposal of a block, which has this digest.
+    ///
+    /// # Errors
+    /// [`KeyError`].
+    pub fn proposal(
+        &self,
+        view: View,
+        block: &Block,
+        access_list: Option<&Bytes>,
+        digest: B256,
+    ) -> Result<Signed<ProposalPayload>, KeyError> {
+        match self.form.protocol {
+            BftProtocol::Ibft2 => ibft2::sign_proposal(view, digest, &self.key),
+            BftProtocol::Qbft => {
+                let access_list = self.form.has_access_list.then_some(access_list);
+                qbft::sign_proposal(view, block, access_list, &self.key)
+            }
+        }
+    }
+
+    /// Signs that a block is valid.
+    ///
+    /// # Errors
+    /// [`KeyError`].
+    pub fn prepare(&self, payload: PreparePayload) -> Result<Signed<PreparePayload>, KeyError> {
+        match self.form.protocol {
+            BftProtocol::Ibft2 => ibft2::sign_prepare(payload, &self.key),
+            BftProtocol::Qbft => qbft::sign_prepare(payload, &self.key),
+        }
+    }
+
+    /// Signs that a quorum has prepared a block.
+    ///
+    /// # Errors
+    /// [`KeyError`].
+    pub fn commit(&self, payload: CommitPayload) -> Result<Signed<CommitPayload>, KeyError> {
+        match self.form.protocol {
+            BftProtocol::Ibft2 => ibft2::sign_commit(payload, &self.key),
+            BftProtocol::Qbft => qbft::sign_commit(payload, &self.key),
+        }
+    }
+
+    /// Signs that another round is wanted.
+    ///
+    /// # Errors
+    /// [`KeyError`].
+    pub fn round_change(
+        &self,
+        payload: RoundChangePayload,
+    ) -> Result<Signed<RoundChangePayload>, KeyError> {
+        match self.form.protocol {
+            BftProtocol::Ibft2 => ibft2::sign_round_change(payload, &self.key),
+            BftProtocol::Qbft => qbft::sign_round_change(payload, &self.key),
+        }
+    }
+
+    /// A seal for a header.
+    ///
+    /// # Errors
+    /// [`KeyError`].
+    pub fn seal(&self, hash: &B256) -> Result<Seal, KeyError> {
+        seal(hash, &self.key)
+    }
+}

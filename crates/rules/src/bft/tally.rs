@@ -1,0 +1,146 @@
+//! Votes in headers: each header's coinbase may vote on one validator, and what more than half want happens from the next block on.
+//!
+//! At each epoch block all votes end.
+
+use super::{ValidatorSet, Vote};
+use alloy_primitives::Address;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Who voted to add and to drop an account.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Votes {
+    add: BTreeSet<Address>,
+    drop: BTreeSet<Address>,
+}
+
+/// The validators after a block, and the votes that have not passed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VoteTally {
+    validators: ValidatorSet,
+    /// By whom they are on.
+    votes: BTreeMap<Address, Votes>,
+}
+
+impl VoteTally {
+    /// These validators, and no votes.
+    pub fn new(validators: ValidatorSet) -> Self {
+        Self {
+            validators,
+            votes: BTreeMap::new(),
+        }
+    }
+
+    /// The validators of the next block.
+    pub fn validators(&self) -> &ValidatorSet {
+        &self.validators
+    }
+
+    /// All votes end.
+    pub fn end_votes(&mut self) {
+        self.votes.clear();
+    }
+
+    /// The coinbase of a header has voted. A later vote on the same account replaces its earlier one.
+    pub fn vote(&mut self, voter: Address, vote: Vote) {
+        let Vote { validator, is_add } = vote;
+        let votes = self.votes.entry(validator).or_default();
+        let (own, other) = match is_add {
+            true => (&mut votes.add, &mut votes.drop),
+            false => (&mut votes.drop, &mut votes.add),
+        };
+        own.insert(voter);
+        other.remove(&voter);
+        if own.len() <= self.validators.as_slice().len().div_euclid(2) {
+            return;
+        }
+        self.votes.remove(&validator);
+        match is_add {
+            true => self.validators.insert(validator),
+            false => self.drop(&validator),
+        }
+    }
+
+    /// A validator goes, and its votes with it.
+    fn drop(&mut self, validator: &Address) {
+        self.validators.remove(validator);
+        for votes in self.votes.values_mut() {
+            votes.add.remove(validator);
+            votes.drop.remove(validator);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(number: u8) -> Address {
+        Address::repeat_byte(number)
+    }
+
+    fn tally(numbers: &[u8]) -> VoteTally {
+        VoteTally::new(ValidatorSet::new(numbers.iter().copied().map(at)))
+    }
+
+    fn vote(tally: &mut VoteTally, voter: u8, validator: u8, is_add: bool) {
+        let validator = at(validator);
+        tally.vote(at(voter), Vote { validator, is_add });
+    }
+
+    fn validators(tally: &VoteTally) -> Vec<u8> {
+        let all = tally.validators().as_slice().iter();
+        all.map(|validator| validator.0[0]).collect()
+    }
+
+    #[test]
+    fn more_than_half_add_and_drop_a_validator() {
+        let mut own = tally(&[1, 2, 3, 4]);
+        vote(&mut own, 1, 9, true);
+        vote(&mut own, 1, 9, true);
+        vote(&mut own, 2, 9, true);
+        assert_eq!(validators(&own), [1, 2, 3, 4]);
+        vote(&mut own, 3, 9, true);
+        assert_eq!(validators(&own), [1, 2, 3, 4, 9]);
+        for voter in [1, 2] {
+            vote(&mut own, voter, 4, false);
+        }
+        assert_eq!(validators(&own), [1, 2, 3, 4, 9]);
+        vote(&mut own, 9, 4, false);
+        assert_eq!(validators(&own), [1, 2, 3, 9]);
+    }
+
+    #[test]
+    fn a_later_vote_replaces_an_earlier_one() {
+        let mut own = tally(&[1, 2, 3]);
+        vote(&mut own, 1, 9, true);
+        vote(&mut own, 1, 9, false);
+        vote(&mut own, 2, 9, true);
+        assert_eq!(validators(&own), [1, 2, 3]);
+        vote(&mut own, 1, 9, true);
+        assert_eq!(validators(&own), [1, 2, 3, 9]);
+    }
+
+    #[test]
+    fn the_votes_of_a_dropped_validator_and_those_on_it_are_gone() {
+        let mut own = tally(&[1, 2, 3, 4, 5]);
+        vote(&mut own, 5, 9, true);
+        vote(&mut own, 1, 9, true);
+        for voter in [1, 2, 3] {
+            vote(&mut own, voter, 5, false);
+        }
+        assert_eq!(validators(&own), [1, 2, 3, 4]);
+        vote(&mut own, 2, 9, true);
+        assert_eq!(validators(&own), [1, 2, 3, 4]);
+        vote(&mut own, 3, 9, true);
+        assert_eq!(validators(&own), [1, 2, 3, 4, 9]);
+    }
+
+    #[test]
+    fn an_epoch_ends_all_votes() {
+        let mut own = tally(&[1, 2]);
+        vote(&mut own, 1, 9, true);
+        own.end_votes();
+        vote(&mut own, 2, 9, true);
+        assert_eq!(validators(&own), [1, 2]);
+    }
+}
