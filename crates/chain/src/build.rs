@@ -164,8 +164,7 @@ impl Chain {
             SealKind::Clique { .. } if !self.spec().is_terminal(parent.total_difficulty) => {
                 return Err(BuildError::Sealed("Clique"));
             }
-            SealKind::Ibft2 => return Err(BuildError::Sealed("IBFT 2.0")),
-            SealKind::Qbft => return Err(BuildError::Sealed("QBFT")),
+            SealKind::Bft => return Err(BuildError::Sealed("BFT")),
             SealKind::Clique { .. } | SealKind::Ethash { .. } | SealKind::None => {}
         }
         let mut block = self.draft(template, &parent);
@@ -187,7 +186,7 @@ impl Chain {
             *hash = access_list_hash(&access_list.clone().unwrap_or_default());
         }
         Ok(BuiltBlock {
-            hash: block.header.hash_slow(),
+            hash: self.spec().header_hash(&block.header),
             block,
             requests: executed.requests,
             block_access_list: access_list,

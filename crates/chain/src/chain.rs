@@ -1,6 +1,7 @@
 //! The chain as the rest of the node holds it: its state, its head, and how blocks are executed.
 
 use crate::bad_blocks::BadBlocks;
+use crate::bft::Tallies;
 use crate::events::HeadListener;
 use crate::forkchoice::SafeFinalized;
 use crate::log_index::LogIndexing;
@@ -52,6 +53,8 @@ pub struct Chain {
     /// As the consensus client last said.
     pub(crate) safe_finalized: Mutex<SafeFinalized>,
     bad_blocks: Mutex<BadBlocks>,
+    /// Who is voted in and out, on a BFT chain.
+    pub(crate) tallies: Tallies,
     pub(crate) recent_blocks: Mutex<RecentBlocks>,
     pub(crate) log_indexing: LogIndexing,
     /// Imports and fork choices in progress. Background work looks at it to make way, nothing else.
@@ -96,6 +99,7 @@ impl Chain {
             listeners: Mutex::default(),
             safe_finalized: Mutex::new(safe_finalized),
             bad_blocks: Mutex::default(),
+            tallies: Tallies::default(),
             recent_blocks: Mutex::default(),
             log_indexing: LogIndexing::default(),
             imports: AtomicUsize::new(0),

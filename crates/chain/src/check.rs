@@ -35,7 +35,7 @@ impl Chain {
             key: head.id.to_string(),
             what,
         };
-        let hash = head.header.hash_slow();
+        let hash = self.spec().header_hash(&head.header);
         if hash != head.id.hash {
             return Ok(Some(bad(format!("the header hashes to {hash}"))));
         }
@@ -167,7 +167,7 @@ impl Check<'_> {
         let BlockId { number, hash } = block.id;
         let header = &block.header;
         let key = hash.as_slice();
-        if header.hash_slow() != hash || header.number != number {
+        if self.chain.spec().header_hash(header) != hash || header.number != number {
             let what = "the header is not the one of its key";
             self.problem(Segment::Headers, key, what);
         }

@@ -198,7 +198,7 @@ impl Consensus {
                 Record::Block(block) => block,
                 Record::Choice(choice) => return self.replay_choice(choice, opened),
             };
-            let hash = block.header.hash_slow();
+            let hash = self.chain.spec().header_hash(&block.header);
             if self.chain.header(&hash)?.is_some() {
                 return Ok(());
             }

@@ -34,7 +34,8 @@ use crate::tree::StoredHeader;
 use crate::{BlockId, Chain, SetHeadError, nanoseconds};
 use commit::ValidBlock;
 pub use error::ImportError;
-use error::{ImportFailure, fault};
+pub(crate) use error::ImportFailure;
+use error::fault;
 use niwaki_execution::{RecoveringBlock, TxStats, recover_in_background};
 use niwaki_primitives::{AccountChanges, B256, Block};
 use niwaki_rules::BodyRoots;
@@ -164,6 +165,7 @@ impl Chain {
             canonicalize,
             write_ahead,
         } = request.into();
+        let hash = hash.unwrap_or_else(|| self.spec().header_hash(&block.header));
         let _guard = self.begin_import();
         let _writer = self.writer();
         let options = ImportOptions {

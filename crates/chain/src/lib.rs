@@ -19,6 +19,7 @@
 //! | `prewarm` | pooled transactions executed before the next block comes |
 //! | `skeleton` | headers of blocks that are not executed yet |
 //! | `persist`, `rows`, `indices` | what is written of a block, and its bytes |
+//! | `bft` | the validators of a BFT chain, block after block |
 //! | `bad_blocks`, `recent_blocks` | the last invalid blocks, the last imported ones |
 //! | `log_index` | which blocks may hold a log |
 //! | `check`, `repair` | the whole database against itself, and what can be computed again |
@@ -32,6 +33,7 @@
 
 mod backup;
 mod bad_blocks;
+mod bft;
 mod build;
 mod chain;
 mod check;
@@ -92,7 +94,7 @@ pub use open::{ChainConfig, GenesisBlock, OpenError};
 pub use prewarm::Prewarmed;
 pub use repair::{ChainRepair, RepairRefusal, Repairing, RepairingReport};
 pub use rows::slim_receipts;
-pub use sender_stream::{StreamedBlock, recover_stream};
+pub use sender_stream::StreamedBlock;
 pub use skeleton::HeaderRun;
 pub use state_download::{BLOCKS_WITH_STATE, DownloadedBlock};
 pub use state_file::{Exporting, GenesisSource, StateExported, StateImport, StateReport};

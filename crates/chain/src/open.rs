@@ -193,7 +193,7 @@ pub(crate) fn genesis_header(
         });
     }
     header.state_root = root;
-    let got = header.hash_slow();
+    let got = spec.header_hash(&header);
     match spec.genesis_hash {
         Some(expected) if got != expected => Err(OpenError::GenesisHash { got, expected }),
         _ => Ok((header, got)),

@@ -199,7 +199,9 @@ impl Repairer<'_, '_, '_> {
     /// The header of a block that must be stored, if it is the right one; else calls `refusal`.
     fn header(&mut self, id: BlockId) -> Result<Option<StoredHeader>, Fault> {
         let what = match self.chain.read_header(id) {
-            Ok(block) if block.header.hash_slow() == id.hash => return Ok(Some(block)),
+            Ok(block) if self.chain.spec().header_hash(&block.header) == id.hash => {
+                return Ok(Some(block));
+            }
             Ok(_) => "the header is not the one of its key".to_owned(),
             Err(Fault::Corrupt { reason, .. }) => reason,
             Err(Fault::Missing { .. }) => "missing".to_owned(),
@@ -215,7 +217,8 @@ impl Repairer<'_, '_, '_> {
         for number in self.chain.stored_numbers()? {
             self.block(2, number)?;
             let stored = match self.chain.header_at(number) {
-                Ok(stored) => stored.filter(|block| block.header.hash_slow() == block.id.hash),
+                Ok(stored) => stored
+                    .filter(|block| self.chain.spec().header_hash(&block.header) == block.id.hash),
                 // Reported already.
                 Err(Fault::Corrupt { .. } | Fault::Missing { .. }) => None,
                 Err(other) => return Err(other.into()),

@@ -4,8 +4,9 @@
 //! waking a thread costs as much as recovering a sender; at most [`QUEUE`] batches wait for a worker and as many for the import. A
 //! block with an invalid signature comes out without senders, and the import names the first rule that it breaks.
 
+use crate::Chain;
 use niwaki_primitives::{Address, B256, Block};
-use niwaki_rules::recover_senders;
+use niwaki_rules::{ChainSpec, recover_senders};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -22,7 +23,7 @@ const BATCH_TRANSACTIONS: usize = 16;
 pub struct StreamedBlock {
     /// The block.
     pub block: Block,
-    /// Keccak-256 of the RLP of the header.
+    /// The hash of the block ([`ChainSpec::header_hash`]).
     pub hash: B256,
     /// One sender per transaction; `None` if one can't be recovered.
     pub senders: Option<Vec<Address>>,
@@ -30,15 +31,30 @@ pub struct StreamedBlock {
 
 impl StreamedBlock {
     /// Hashes the header and recovers the senders.
-    pub fn new(block: Block) -> Self {
+    pub fn new(block: Block, spec: &ChainSpec) -> Self {
         Self {
-            hash: block.header.hash_slow(),
+            hash: spec.header_hash(&block.header),
             // On this thread: there are as many workers as processors.
             senders: recover_senders(&block.body.transactions)
                 .collect::<Result<_, _>>()
                 .ok(),
             block,
         }
+    }
+}
+
+impl Chain {
+    /// As [`recover_stream`], of blocks of this chain.
+    pub fn recover_stream<E, B>(
+        &self,
+        blocks: B,
+        workers: usize,
+    ) -> impl Iterator<Item = Result<StreamedBlock, E>> + use<E, B>
+    where
+        E: Send + 'static,
+        B: Iterator<Item = Result<Block, E>> + Send + 'static,
+    {
+        recover_stream(&self.spec, blocks, workers)
     }
 }
 
@@ -50,16 +66,21 @@ type Ordered<E> = SyncSender<Result<Receiver<Vec<StreamedBlock>>, E>>;
 /// source comes out in its place and ends the stream. The threads end when the stream is dropped
 /// or used up; one that panics ends the stream early. A block may wait for the ones after it that
 /// fill its batch, so this is for sources that do not pause.
-pub fn recover_stream<E: Send + 'static>(
-    blocks: impl Iterator<Item = Result<Block, E>> + Send + 'static,
+pub(crate) fn recover_stream<E, B>(
+    spec: &Arc<ChainSpec>,
+    blocks: B,
     workers: usize,
-) -> impl Iterator<Item = Result<StreamedBlock, E>> {
+) -> impl Iterator<Item = Result<StreamedBlock, E>> + use<E, B>
+where
+    E: Send + 'static,
+    B: Iterator<Item = Result<Block, E>> + Send + 'static,
+{
     let (jobs, job_queue) = sync_channel::<Job>(QUEUE);
     let (ordered, results) = sync_channel(QUEUE);
     let job_queue = Arc::new(Mutex::new(job_queue));
     for _ in 0..workers.max(1) {
-        let queue = Arc::clone(&job_queue);
-        thread::spawn(move || work(&queue));
+        let (queue, spec) = (Arc::clone(&job_queue), Arc::clone(spec));
+        thread::spawn(move || work(&queue, &spec));
     }
     thread::spawn(move || feed(blocks, &jobs, &ordered));
     let mut batch = Vec::new().into_iter();
@@ -109,14 +130,15 @@ fn feed<E>(
     hand_out(batch);
 }
 
-fn work(queue: &Mutex<Receiver<Job>>) {
+fn work(queue: &Mutex<Receiver<Job>>, spec: &ChainSpec) {
     loop {
         let job = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok((batch, result)) = job else {
             return;
         };
         // Fails only when the stream was dropped, which ends the queue soon after.
-        let _ = result.send(batch.into_iter().map(StreamedBlock::new).collect());
+        let batch = batch.into_iter();
+        let _ = result.send(batch.map(|block| StreamedBlock::new(block, spec)).collect());
     }
 }
 
@@ -124,6 +146,12 @@ fn work(queue: &Mutex<Receiver<Job>>) {
 mod tests {
     use super::{BATCH_BLOCKS, QUEUE, recover_stream};
     use niwaki_primitives::{Block, Header};
+    use niwaki_rules::ChainSpec;
+    use std::sync::Arc;
+
+    fn spec() -> Arc<ChainSpec> {
+        Arc::new(ChainSpec::frontier(1))
+    }
 
     fn block(number: u64) -> Block {
         let header = Header {
@@ -139,7 +167,7 @@ mod tests {
         for workers in [0, 1, 3] {
             // In the middle of a batch: the blocks before it are not lost.
             let blocks = (0..500).map(|n| if n == 405 { Err(n) } else { Ok(block(n)) });
-            let out: Vec<_> = recover_stream(blocks, workers).collect();
+            let out: Vec<_> = recover_stream(&spec(), blocks, workers).collect();
             assert_eq!(out.len(), 406);
             for (number, entry) in (0..405).zip(&out) {
                 let streamed = entry.as_ref().unwrap();
@@ -158,7 +186,7 @@ mod tests {
             let _ = sender.send(n);
             Ok::<_, ()>(block(n))
         });
-        let mut stream = recover_stream(source, 1);
+        let mut stream = recover_stream(&spec(), source, 1);
         assert!(stream.next().is_some());
         drop(stream);
         // The channel closes when the source is dropped.

@@ -35,6 +35,19 @@ impl Executor<'_> {
         Ok(outcome.output)
     }
 
+    /// Calls a contract as the system does, and gives what it returns; `None` if the call fails.
+    ///
+    /// # Errors
+    /// A [`Fault`] of the state.
+    pub fn read_contract(
+        &mut self,
+        contract: Address,
+        input: Bytes,
+    ) -> Result<Option<Bytes>, Fault> {
+        let outcome = self.system_call(contract, input)?;
+        Ok(outcome.exit.is_success().then_some(outcome.output))
+    }
+
     /// Calls a system contract. Whether a failure of the contract makes the block invalid is up to the caller.
     pub(crate) fn system_call(
         &mut self,

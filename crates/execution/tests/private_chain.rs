@@ -6,7 +6,7 @@ use niwaki_primitives::{
     Address, B256, Block, BlockBody, Bytes, Fork, Header, SignableTransaction, Signature,
     StateDiff, TxEnvelope, TxKind, TxLegacy, U256,
 };
-use niwaki_rules::{BftPayment, ChainSpec, SealKind};
+use niwaki_rules::{BftProtocol, BftRules, ChainSpec, SealKind};
 use niwaki_testkit::{MemoryAccount, MemoryState};
 
 const SENDER: Address = Address::repeat_byte(0x5e);
@@ -198,21 +198,23 @@ fn paid(diff: &StateDiff) -> Vec<(Address, U256)> {
         .collect()
 }
 
-fn bft(fork: Fork, payments: &[BftPayment]) -> ChainSpec {
+const QBFT: BftRules = BftRules::new(BftProtocol::Qbft);
+
+fn bft(fork: Fork, rules: &[BftRules]) -> ChainSpec {
     let mut spec = chain(fork, None);
-    spec.seal = SealKind::Qbft;
-    spec.bft_payments = payments.to_vec();
+    spec.seal = SealKind::Bft;
+    spec.bft_rules = rules.to_vec();
     spec
 }
 
 #[test]
 fn a_bft_chain_pays_its_own_reward_at_every_fork() {
-    let payment = BftPayment {
+    let payment = BftRules {
         reward: U256::from(7),
-        ..BftPayment::default()
+        ..QBFT
     };
     for fork in [Fork::Berlin, Fork::London, Fork::Shanghai, Fork::Osaka] {
-        let diff = empty_block(&bft(fork, &[payment]), fork, 1);
+        let diff = empty_block(&bft(fork, std::slice::from_ref(&payment)), fork, 1);
         let expected = (COINBASE, U256::from(7));
         assert!(paid(&diff).contains(&expected), "{fork}: {diff:?}");
     }
@@ -221,7 +223,7 @@ fn a_bft_chain_pays_its_own_reward_at_every_fork() {
 #[test]
 fn a_bft_chain_without_a_reward_touches_no_account() {
     for fork in [Fork::Berlin, Fork::London] {
-        let diff = empty_block(&bft(fork, &[BftPayment::default()]), fork, 1);
+        let diff = empty_block(&bft(fork, &[QBFT]), fork, 1);
         assert_eq!(paid(&diff), [], "{fork}");
     }
 }
@@ -242,11 +244,12 @@ fn a_clique_chain_pays_no_reward() {
 #[test]
 fn a_bft_reward_and_beneficiary_change_at_their_transition() {
     let payments = [
-        BftPayment::default(),
-        BftPayment {
+        QBFT,
+        BftRules {
             from_block: 34,
             reward: U256::from(ETHER),
             beneficiary: Some(BENEFICIARY),
+            ..QBFT
         },
     ];
     let spec = bft(Fork::London, &payments);
@@ -258,9 +261,9 @@ fn a_bft_reward_and_beneficiary_change_at_their_transition() {
 
 #[test]
 fn coinbase_gives_the_beneficiary_of_a_bft_chain() {
-    let payment = BftPayment {
+    let payment = BftRules {
         beneficiary: Some(BENEFICIARY),
-        ..BftPayment::default()
+        ..QBFT
     };
     let spec = bft(Fork::London, &[payment]);
     let (state, header) = (state(), header(Fork::London));

@@ -7,6 +7,8 @@
 //! | `extra` | what the extra data of a header holds |
 //! | `hash` | the hashes of a header: of the block, and what seals sign |
 //! | `seal` | signatures of validators |
+//! | `header` | what a header says after its parent, and who made and sealed it |
+//! | `rules` | the parameters, which may change at given blocks |
 //! | `set` | the validators of a block: quorum and proposer |
 //! | `tally` | who is voted in and out |
 //!
@@ -14,12 +16,17 @@
 
 mod extra;
 mod hash;
+mod header;
+mod rules;
 mod seal;
 mod set;
 mod tally;
 
 pub use extra::{BftExtra, BftExtraError, Vote};
 pub use hash::{bft_block_hash, bft_seal_hash};
+pub(crate) use header::check_bft_fields;
+pub use header::{BFT_MIX_HASH, check_bft_validators};
+pub use rules::{BftRules, ValidatorSource};
 pub use seal::{BadSeal, Seal, recover_seal};
 pub use set::{ValidatorSet, quorum};
 pub use tally::VoteTally;

@@ -1,5 +1,6 @@
 //! The parameters of one chain: when each fork begins, and what differs from mainnet.
 
+use crate::bft::{BftRules, bft_block_hash};
 use crate::fees;
 use crate::genesis::FirstPeers;
 use crate::rewards::base_reward;
@@ -84,24 +85,10 @@ pub enum SealKind {
         /// Blocks between checkpoints.
         epoch_blocks: u64,
     },
-    /// IBFT 2.0.
-    Ibft2,
-    /// QBFT.
-    Qbft,
+    /// IBFT 2.0 or QBFT, as [`ChainSpec::bft_rules`] say.
+    Bft,
     /// No seal: difficulty and nonce follow from the rules of the fork.
     None,
-}
-
-/// The rewards and the beneficiary of a BFT chain, from one block on (Besu's `blockReward` and
-/// `miningBeneficiary`, in `config.{qbft,ibft2}` and `config.transitions`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct BftPayment {
-    /// The first block that it applies to.
-    pub from_block: u64,
-    /// Reward of a block, wei. Zero touches no account.
-    pub reward: U256,
-    /// The recipient of fees and rewards, and the result of COINBASE; `None` for the header's coinbase.
-    pub beneficiary: Option<Address>,
 }
 
 /// The irregular state change of mainnet's block 1,920,000.
@@ -141,8 +128,8 @@ pub struct ChainSpec {
     /// Besu's `contractSizeLimit`, bytes: the longest code that can be deployed from Spurious Dragon
     /// on, at every fork. `None` is the fork's (EIP-170, EIP-7954). Init code has the fork's limit.
     pub contract_size_limit: Option<u64>,
-    /// The rewards of a BFT chain, ascending by their first block; empty on other chains.
-    pub bft_payments: Vec<BftPayment>,
+    /// The rules of a BFT chain, ascending by their first block; empty on other chains.
+    pub bft_rules: Vec<BftRules>,
     /// Besu's `zeroBaseFee`: the base fee is always zero.
     pub zero_base_fee: bool,
     /// Hash of the genesis block, if it is known beforehand.
@@ -179,7 +166,7 @@ impl ChainSpec {
             consolidation_request_contract: CONSOLIDATION_REQUESTS,
             seal: SealKind::None,
             contract_size_limit: None,
-            bft_payments: Vec::new(),
+            bft_rules: Vec::new(),
             zero_base_fee: false,
             genesis_hash: None,
             first_peers: FirstPeers::default(),
@@ -272,9 +259,9 @@ impl ChainSpec {
     /// chain pays its own reward at every fork, a Clique chain none (EIP-225), others the fork's.
     pub fn base_reward(&self, number: u64, fork: Fork) -> Option<U256> {
         match self.seal {
-            SealKind::Ibft2 | SealKind::Qbft => self
-                .bft_payment(number)
-                .map(|payment| payment.reward)
+            SealKind::Bft => self
+                .bft_rules_at(number)
+                .map(|rules| rules.reward)
                 .filter(|reward| !reward.is_zero()),
             SealKind::Clique { .. } => None,
             SealKind::Ethash { .. } | SealKind::None => base_reward(fork),
@@ -292,17 +279,24 @@ impl ChainSpec {
 
     /// The recipient of a block's fees and reward: the coinbase of its header, or the beneficiary of a BFT chain.
     pub fn beneficiary_of(&self, header: &Header) -> Address {
-        self.bft_payment(header.number)
-            .and_then(|payment| payment.beneficiary)
+        self.bft_rules_at(header.number)
+            .and_then(|rules| rules.beneficiary)
             .unwrap_or(header.beneficiary)
     }
 
-    fn bft_payment(&self, number: u64) -> Option<&BftPayment> {
-        let begun = |payment: &BftPayment| payment.from_block <= number;
-        self.bft_payments
-            .iter()
-            .rev()
-            .find(|payment| begun(payment))
+    /// The rules of a block of a BFT chain; `None` on other chains.
+    pub fn bft_rules_at(&self, number: u64) -> Option<&BftRules> {
+        let mut latest_first = self.bft_rules.iter().rev();
+        latest_first.find(|rules| rules.from_block <= number)
+    }
+
+    /// The hash of the block with this header. On a BFT chain round and seals are no part of it; a header whose extra data is malformed
+    /// is hashed as it is, and refused by [`crate::check_header`].
+    pub fn header_hash(&self, header: &Header) -> B256 {
+        let hash = self
+            .bft_rules_at(header.number)
+            .and_then(|rules| bft_block_hash(rules.protocol, header).ok());
+        hash.unwrap_or_else(|| header.hash_slow())
     }
 
     /// Blob parameters of a block with this timestamp: those of the latest active fork that has any; `None` before

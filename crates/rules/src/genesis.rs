@@ -207,11 +207,8 @@ fn parse_header(root: &Object<'_>, spec: &ChainSpec) -> Result<Header, GenesisEr
     let merged = spec.terminal_total_difficulty == Some(U256::ZERO);
     let fork = spec.fork_at(number, timestamp, merged);
     let since = |f: Fork| fork >= f;
-    let base_fee = if spec.zero_base_fee {
-        0
-    } else {
-        root.u64("baseFeePerGas")?.unwrap_or(INITIAL_BASE_FEE)
-    };
+    // With zeroBaseFee too: it holds from block 1 on.
+    let base_fee = root.u64("baseFeePerGas")?.unwrap_or(INITIAL_BASE_FEE);
     Ok(Header {
         parent_hash: root.b256("parentHash")?.unwrap_or_default(),
         beneficiary: root.address("coinbase")?.unwrap_or_default(),

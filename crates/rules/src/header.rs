@@ -1,5 +1,6 @@
 //! Checks a header against its parent.
 
+use crate::bft::{BftRules, check_bft_fields};
 use crate::chain_spec::{ChainSpec, SealKind};
 use crate::difficulty::block_difficulty;
 use crate::fees::{next_base_fee, next_excess_blob_gas};
@@ -47,8 +48,10 @@ pub fn check_header(
         None => spec.is_merged(header),
     };
     let fork = spec.fork_at(header.number, header.timestamp, merged);
-    let bft = matches!(spec.seal, SealKind::Ibft2 | SealKind::Qbft);
-    let proof_of_stake = fork >= Fork::Paris && !bft;
+    if let Some(rules) = spec.bft_rules_at(header.number) {
+        return check_bft_header(spec, rules, header, parent, fork);
+    }
+    let proof_of_stake = fork >= Fork::Paris;
 
     check_presence(header, fork)?;
     if has_terminal && !proof_of_stake && header.difficulty.is_zero() {
@@ -94,6 +97,47 @@ pub fn check_header(
     }
 
     check_dao_extra_data(spec, header)
+}
+
+/// As [`check_header`], for a block that validators agreed on.
+fn check_bft_header(
+    spec: &ChainSpec,
+    rules: &BftRules,
+    header: &Header,
+    parent: &Parent<'_>,
+    fork: Fork,
+) -> Result<(), InvalidHeader> {
+    let (got, expected) = (header.parent_hash, parent.hash);
+    if got != expected {
+        return Err(InvalidHeader::ParentHash { got, expected });
+    }
+    let (got, expected) = (header.number, parent.header.number.wrapping_add(1));
+    if got != expected || got == 0 {
+        return Err(InvalidHeader::Number { got, expected });
+    }
+    check_bft_presence(header, fork)?;
+    let (got, limit) = (header.gas_used, header.gas_limit);
+    if got > limit {
+        return Err(InvalidHeader::GasUsedAboveLimit { got, limit });
+    }
+    check_gas_limit(header, parent.header)?;
+    check_excess_blob_gas(spec, header, parent.header, fork)?;
+    check_bft_fields(rules, header, parent.header)
+}
+
+/// Slot numbers are of proof of stake. Early chains of Shanghai have no withdrawals' root.
+fn check_bft_presence(header: &Header, fork: Fork) -> Result<(), InvalidHeader> {
+    for (field, since, is_present) in OPTIONAL_FIELDS {
+        let is_known = fork >= since && field != "slot_number";
+        match (is_known, is_present(header)) {
+            (true, false) if field != "withdrawals_root" => {
+                return Err(InvalidHeader::MissingField { field, fork });
+            }
+            (false, true) => return Err(InvalidHeader::UnexpectedField { field, fork }),
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// The optional fields of a header, each with the fork that introduced it.
@@ -240,7 +284,7 @@ fn check_sealed_fields(
                 false => U256::from(2),
             }
         }
-        SealKind::Ibft2 | SealKind::Qbft => U256::ONE,
+        SealKind::Bft => U256::ONE,
     };
     match got == expected {
         true => Ok(()),

@@ -157,6 +157,21 @@ impl<'a> Object<'a> {
         self.value(key, |text| parse_address(unquote(text)))
     }
 
+    /// The addresses of the list under `key`.
+    pub(crate) fn addresses(&self, key: &str) -> Result<Option<Vec<Address>>, GenesisError> {
+        let parse = |text: &str| -> Result<Vec<Address>, String> {
+            let all: Vec<String> =
+                serde_json::from_str(text).map_err(|_| "is not a list of strings".to_owned())?;
+            all.iter().map(|one| parse_address(one)).collect()
+        };
+        self.value(key, parse)
+    }
+
+    /// An error of this object.
+    pub(crate) fn contradiction(&self, what: &str) -> GenesisError {
+        GenesisError::Contradiction(format!("{}: {what}", self.path))
+    }
+
     /// The 32-byte value under `key`; shorter ones are filled with zeros on the left.
     pub(crate) fn b256(&self, key: &str) -> Result<Option<B256>, GenesisError> {
         self.value(key, |text| parse_b256(unquote(text)))

@@ -49,14 +49,13 @@ pub use access_list::{
     encode_access_list,
 };
 pub use bft::{
-    BadSeal, BftExtra, BftExtraError, BftProtocol, Seal, ValidatorSet, Vote, VoteTally,
-    bft_block_hash, bft_seal_hash, quorum, recover_seal,
+    BFT_MIX_HASH, BadSeal, BftExtra, BftExtraError, BftProtocol, BftRules, Seal, ValidatorSet,
+    ValidatorSource, Vote, VoteTally, bft_block_hash, bft_seal_hash, check_bft_validators, quorum,
+    recover_seal,
 };
 pub use block_rules::BlockRules;
 pub use body::{BodyRoots, MAX_RLP_BLOCK_BYTES, check_body};
-pub use chain_spec::{
-    Activation, BftPayment, BlobParams, ChainSpec, DaoFork, GAS_PER_BLOB, SealKind,
-};
+pub use chain_spec::{Activation, BlobParams, ChainSpec, DaoFork, GAS_PER_BLOB, SealKind};
 pub use difficulty::block_difficulty;
 pub use fees::{
     INITIAL_BASE_FEE, blob_base_fee, fake_exponential, next_base_fee, next_excess_blob_gas,

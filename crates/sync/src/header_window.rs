@@ -15,6 +15,7 @@ use niwaki_network::peers::Conduct;
 use niwaki_network::router::Outcome;
 use niwaki_network::wire::{BlockId, Request};
 use niwaki_primitives::{B256, Header};
+use niwaki_rules::ChainSpec;
 use std::ops::Range;
 
 /// Most headers of one answer.
@@ -28,8 +29,9 @@ pub(crate) struct SealedHeader {
 }
 
 impl SealedHeader {
-    pub(crate) fn new(header: Header) -> Self {
-        let hash = header.hash_slow();
+    /// A header of a chain with these rules.
+    pub(crate) fn new(header: Header, spec: &ChainSpec) -> Self {
+        let hash = spec.header_hash(&header);
         Self { hash, header }
     }
 }
@@ -104,7 +106,7 @@ impl HeaderWindow {
     }
 
     /// Takes an answer.
-    pub(crate) fn take(&mut self, items: &Range<u32>, headers: Vec<Header>) -> Outcome {
+    pub(crate) fn take(&mut self, items: &Range<u32>, headers: Vec<SealedHeader>) -> Outcome {
         let all_missing = Outcome::Items {
             missing: vec![items.clone()],
         };
@@ -115,7 +117,6 @@ impl HeaderWindow {
         if headers.len() > asked {
             return Outcome::Wrong(Conduct::BadMessage);
         }
-        let headers: Vec<_> = headers.into_iter().map(SealedHeader::new).collect();
         let Some(first) = headers.first() else {
             return all_missing;
         };

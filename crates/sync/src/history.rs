@@ -182,7 +182,9 @@ impl History {
     ) -> Result<u64, Interrupt> {
         let genesis = context.chain.number_of(&context.chain.genesis_hash())?;
         let most = self.window_blocks();
-        let mut blocks = self.files.blocks_below(end, most, genesis.unwrap_or(0));
+        let mut blocks =
+            self.files
+                .blocks_below(context.chain.spec(), end, most, genesis.unwrap_or(0));
         let spec = context.chain.spec();
         let is_wanted = |block: &DownloadedBlock| self.floor.includes(&block.header.header, spec);
         let unwanted = blocks.iter().rposition(|block| !is_wanted(block));

@@ -25,6 +25,7 @@ use niwaki_network::peers::Conduct;
 use niwaki_network::router::{Ask, GivenUp, JobError, Need, Outcome, TryEnd};
 use niwaki_network::wire::{Answer, BlockId as Start, Request, RequestKind};
 use niwaki_primitives::{B256, Fault, Header};
+use niwaki_rules::ChainSpec;
 use niwaki_threads::lock;
 use std::cell::Cell;
 use std::fmt::Write;
@@ -182,6 +183,15 @@ impl Context<'_> {
         latest.get(latest.len() / 2).copied()
     }
 
+    /// Headers with their hashes.
+    pub(crate) fn sealed(&self, headers: Vec<Header>) -> Vec<SealedHeader> {
+        let spec = self.chain.spec();
+        let headers = headers.into_iter();
+        headers
+            .map(|header| SealedHeader::new(header, spec))
+            .collect()
+    }
+
     /// Asks for the header with this hash.
     pub(crate) fn locate(&self, hash: B256) -> Result<SealedHeader, Interrupt> {
         let ask = Ask {
@@ -200,18 +210,20 @@ impl Context<'_> {
             self.tick()?;
             match job.next(POLL) {
                 None => self.expect_target(&hash)?,
-                Some(JobEvent::Answer { id, items, answer }) => match located(hash, answer) {
-                    Ok(Some(header)) => {
-                        let missing = Vec::new();
-                        job.outcome(id, Outcome::Items { missing });
-                        return Ok(header);
+                Some(JobEvent::Answer { id, items, answer }) => {
+                    match located(self.chain.spec(), hash, answer) {
+                        Ok(Some(header)) => {
+                            let missing = Vec::new();
+                            job.outcome(id, Outcome::Items { missing });
+                            return Ok(header);
+                        }
+                        Ok(None) => {
+                            let missing = vec![items];
+                            job.outcome(id, Outcome::Items { missing });
+                        }
+                        Err(conduct) => job.outcome(id, Outcome::Wrong(conduct)),
                     }
-                    Ok(None) => {
-                        let missing = vec![items];
-                        job.outcome(id, Outcome::Items { missing });
-                    }
-                    Err(conduct) => job.outcome(id, Outcome::Wrong(conduct)),
-                },
+                }
                 Some(JobEvent::Done(given_up)) => {
                     let reasons = reasons(&given_up);
                     return Err(Failure::NoTarget { hash, reasons }.into());
@@ -277,12 +289,12 @@ pub(crate) fn header_of(
 }
 
 /// The header that was asked for by its hash.
-fn located(hash: B256, answer: Answer) -> Result<Option<SealedHeader>, Conduct> {
+fn located(spec: &ChainSpec, hash: B256, answer: Answer) -> Result<Option<SealedHeader>, Conduct> {
     let Answer::Headers(headers) = answer else {
         return Err(Conduct::BadMessage);
     };
     let mut headers = headers.into_iter();
-    let Some(header) = headers.next().map(SealedHeader::new) else {
+    let Some(header) = headers.next().map(|header| SealedHeader::new(header, spec)) else {
         return Ok(None);
     };
     match header.hash == hash && headers.next().is_none() {

@@ -16,11 +16,17 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
+/// A header of a chain that is not BFT.
+pub(crate) fn sealed_header(header: Header) -> SealedHeader {
+    let hash = header.hash_slow();
+    SealedHeader { hash, header }
+}
+
 /// Linked headers `first`, `first + 1`, ..., lowest first. `salt` tells branches apart.
 pub(crate) fn headers_upon(parent: B256, first: u64, count: u64, salt: u8) -> Vec<SealedHeader> {
     let mut parent_hash = parent;
     let header = |number| {
-        let header = SealedHeader::new(Header {
+        let header = sealed_header(Header {
             number,
             parent_hash,
             extra_data: vec![salt].into(),

@@ -388,7 +388,7 @@ mod tests {
             gas_used: count * TRANSACTION_GAS,
             ..Header::default()
         };
-        (receipts, SealedHeader::new(header))
+        (receipts, crate::tests::sealed_header(header))
     }
 
     #[test]
@@ -432,7 +432,7 @@ mod tests {
     #[test]
     fn total_difficulties_go_down_by_that_of_the_block_above() {
         let header = |difficulty: u64| {
-            SealedHeader::new(Header {
+            crate::tests::sealed_header(Header {
                 difficulty: U256::from(difficulty),
                 ..Header::default()
             })

@@ -21,8 +21,8 @@ use crate::persist::BlockRows;
 use crate::tree::StoredHeader;
 use crate::{BlockId, Chain, nanoseconds};
 use niwaki_execution::{BlockProgress, Overlay, RecoveringBlock, recover_in_background};
-use niwaki_primitives::{Address, B256, Bytes, Fork};
-use niwaki_rules::{BodyRoots, InvalidBlock};
+use niwaki_primitives::{Address, B256, Bytes, Fork, Header};
+use niwaki_rules::{BodyRoots, ChainSpec, InvalidBlock, ValidatorSource};
 use niwaki_state::{HitRate, View};
 use niwaki_storage::Batch;
 use std::sync::Arc;
@@ -35,10 +35,11 @@ struct BatchBlock {
 }
 
 impl BatchBlock {
-    fn of(request: ImportRequest<'_>) -> Self {
+    fn of(request: ImportRequest<'_>, spec: &ChainSpec) -> Self {
         let ImportRequest {
             block, hash, hints, ..
         } = request;
+        let hash = hash.unwrap_or_else(|| spec.header_hash(&block.header));
         let roots = hints.roots.unwrap_or_else(|| body_roots(&block.body));
         let block = RecoveringBlock::new(block, hash, hints.senders).timed(nanoseconds);
         Self {
@@ -63,7 +64,10 @@ impl Chain {
         &self,
         blocks: Vec<ImportRequest<'_>>,
     ) -> Vec<Result<Imported, ImportError>> {
-        let blocks: Vec<BatchBlock> = blocks.into_iter().map(BatchBlock::of).collect();
+        let blocks = blocks.into_iter();
+        let blocks: Vec<BatchBlock> = blocks
+            .map(|block| BatchBlock::of(block, self.spec()))
+            .collect();
         let _guard = self.begin_import();
         let _writer = self.writer();
         if self.can_batch(&blocks)
@@ -99,9 +103,16 @@ impl Chain {
         });
         let is_late = |block: &BatchBlock| {
             let block = &block.block.block;
-            self.spec().fork_of(&block.header) >= Fork::Byzantium && block.body.ommers.is_empty()
+            let is_late = self.spec().fork_of(&block.header) >= Fork::Byzantium;
+            is_late && block.body.ommers.is_empty() && !self.reads_validators(&block.header)
         };
         blocks.len() > 1 && is_linked && !self.world().is_archive() && blocks.iter().all(is_late)
+    }
+
+    /// Whether the validators of a block are in the state of its parent.
+    fn reads_validators(&self, header: &Header) -> bool {
+        let rules = self.spec().bft_rules_at(header.number);
+        rules.is_some_and(|rules| matches!(rules.source, ValidatorSource::Contract(_)))
     }
 
     fn import_as_one(&self, blocks: &[BatchBlock]) -> Result<Vec<Imported>, ImportFailure> {

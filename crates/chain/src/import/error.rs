@@ -47,7 +47,7 @@ pub enum ImportError {
 }
 
 /// The same, without the block.
-pub(super) enum ImportFailure {
+pub(crate) enum ImportFailure {
     Invalid(Box<InvalidBlock>),
     UnknownParent,
     OutOfReach,

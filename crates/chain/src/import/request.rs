@@ -31,8 +31,8 @@ impl From<Vec<Option<Address>>> for PayloadHints {
 pub struct ImportRequest<'w> {
     /// The block.
     pub block: Block,
-    /// Keccak-256 of the RLP of its header.
-    pub hash: B256,
+    /// Its hash, if it has been computed.
+    pub hash: Option<B256>,
     /// What came with it.
     pub hints: PayloadHints,
     /// Whether it becomes the head if it is better than the present one: heavier before the Merge, higher after it. Otherwise it
@@ -46,19 +46,21 @@ impl ImportRequest<'_> {
     /// A block whose hash has been computed.
     pub fn with_hash(block: Block, hash: B256) -> Self {
         Self {
-            block,
-            hash,
-            hints: PayloadHints::default(),
-            canonicalize: true,
-            write_ahead: None,
+            hash: Some(hash),
+            ..Self::from(block)
         }
     }
 }
 
 impl From<Block> for ImportRequest<'_> {
     fn from(block: Block) -> Self {
-        let hash = block.header.hash_slow();
-        Self::with_hash(block, hash)
+        Self {
+            block,
+            hash: None,
+            hints: PayloadHints::default(),
+            canonicalize: true,
+            write_ahead: None,
+        }
     }
 }
 

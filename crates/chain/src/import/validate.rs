@@ -26,6 +26,7 @@ impl Chain {
             total_difficulty: Some(parent.total_difficulty),
         };
         check_header(self.spec(), &block.header, &header_parent).map_err(InvalidBlock::from)?;
+        self.check_validators(&block.header, parent)?;
 
         let rules = BlockRules::new(self.spec(), &block.header);
         check_body(&rules, block, roots).map_err(InvalidBlock::from)?;

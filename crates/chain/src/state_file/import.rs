@@ -81,7 +81,7 @@ impl Chain {
         if let Some(run_bytes) = run_bytes {
             load = load.with_run_bytes(run_bytes);
         }
-        let read = read(&mut file, &about, &mut load, position, report);
+        let read = read(&mut file, &about, &spec, &mut load, position, report);
         let filled = read.and_then(|(head, mut batch)| {
             write(load, &head, report)?;
             if let Some(hash) = world.missing_code()? {
@@ -109,12 +109,19 @@ impl Chain {
 fn read(
     file: &mut ChunkReader,
     about: &About,
+    spec: &ChainSpec,
     load: &mut GenesisLoad<'_>,
     mut position: Option<resume::LoadPosition>,
     report: &mut LoadingReport<'_>,
 ) -> Result<(StoredHeader, Batch), TransferError> {
     let first = file.place();
-    let mut blocks = Blocks::default();
+    let mut blocks = Blocks {
+        spec,
+        headers: BTreeMap::new(),
+        bodies: BTreeMap::new(),
+        receipts: 0,
+        batch: Batch::new(),
+    };
     let mut rows = Rows::default();
     while let Some(chunk) = file.next()? {
         match (chunk.segment, position.take()) {
@@ -226,15 +233,15 @@ impl Rows {
 }
 
 /// The blocks of the file. Its exporter wrote 257 at most; more are refused.
-#[derive(Default)]
-struct Blocks {
+struct Blocks<'s> {
+    spec: &'s ChainSpec,
     headers: BTreeMap<u64, StoredHeader>,
     bodies: BTreeMap<u64, BlockBody>,
     receipts: u64,
     batch: Batch,
 }
 
-impl Blocks {
+impl Blocks<'_> {
     fn add(&mut self, chunk: &Chunk, file: &ChunkReader) -> Result<(), TransferError> {
         file.each_row(chunk, |key, value| {
             let block = BlockId::from_key(key)
@@ -253,7 +260,7 @@ impl Blocks {
     fn row(&mut self, segment: Segment, id: BlockId, value: &[u8]) -> Result<(), &'static str> {
         if segment == Segment::Headers {
             let (header, total_difficulty) = decode_header(value)?;
-            if header.hash_slow() != id.hash || header.number != id.number {
+            if self.spec.header_hash(&header) != id.hash || header.number != id.number {
                 return Err("the header is not the one of its key");
             }
             let stored = StoredHeader {

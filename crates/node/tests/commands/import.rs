@@ -1,6 +1,7 @@
 //! Imports and exports, whole and interrupted.
 
 use crate::support::{CommandResult, HEAD, TestDir, blocks, chain_file, genesis_file};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 #[test]
@@ -34,6 +35,26 @@ fn the_chains_of_the_corpus_are_imported_to_their_heads() {
         let (got, hash) = result.head();
         assert_eq!((got, &hash[2..10]), (number, head), "{}", folder.display());
         assert_eq!(dir.checked_head(), (got, hash));
+    }
+}
+
+/// Networks of Besu: QBFT, IBFT 2.0, validators by contract, and from one protocol to the other.
+#[test]
+fn the_chains_of_validators_are_imported_checked_and_exported_as_they_were() {
+    let folders = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/bft");
+    for network in ["qbft", "ibft", "qbft-contract", "ibft-to-qbft"] {
+        let folder = folders.join(network);
+        let mut dir = TestDir::new();
+        dir.genesis = folder.join("genesis.json");
+        let file = folder.join("chain.rlp");
+        let result = dir.import(&file).succeeded();
+        let all = blocks(&file);
+        assert_eq!(result.head().0, all.len() as u64 - 1, "{network}");
+        assert_eq!(dir.checked_head(), result.head());
+        let exported = dir.path("exported.rlp");
+        dir.run("blocks export --to", &[&exported]).succeeded();
+        let exported = blocks(&exported);
+        assert_eq!(exported, all[all.len() - exported.len()..], "{network}");
     }
 }
 

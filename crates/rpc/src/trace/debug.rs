@@ -50,7 +50,7 @@ fn raw_block(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcRe
     let block = Block::decode(&mut bytes.as_ref());
     let block =
         block.map_err(|error| RpcError::server(format!("could not decode block: {error}")))?;
-    let hash = block.header.hash_slow();
+    let hash = backend.chain().spec().header_hash(&block.header);
     let past = PastBlock::new(backend, Arc::new(FullBlock::new(block, hash)), false)?;
     write_block(backend, params, &past, &tracing, out)
 }

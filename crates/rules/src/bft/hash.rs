@@ -12,12 +12,15 @@ use super::{BftExtra, BftExtraError, BftProtocol};
 use alloy_primitives::B256;
 use niwaki_primitives::Header;
 
-/// The hash of the block. A header whose extra data is malformed has none.
+/// The hash of the block; a genesis block's is that of its header as it stands. A header whose extra data is malformed has none.
 ///
 /// # Errors
 /// [`BftExtraError`].
 pub fn bft_block_hash(protocol: BftProtocol, header: &Header) -> Result<B256, BftExtraError> {
     let mut extra = BftExtra::decode(protocol, &header.extra_data)?;
+    if header.number == 0 {
+        return Ok(header.hash_slow());
+    }
     extra.round = 0;
     Ok(hash_with(protocol, header, &extra, Parts::WithoutRound))
 }

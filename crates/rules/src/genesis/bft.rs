@@ -1,15 +1,14 @@
-//! Rewards of BFT chains: `blockReward` and `miningBeneficiary` of a genesis file, with their transitions. Validators
-//! are not read here.
+//! The parameters of BFT chains: `config.qbft` and `config.ibft2` of a genesis file, with their transitions.
 
 use super::GenesisError;
-use crate::chain_spec::BftPayment;
+use crate::bft::{BftProtocol, BftRules, ValidatorSet, ValidatorSource};
 use crate::json::Object;
 
-/// The payments of `config.ibft2` and `config.qbft` and of their transitions, ascending by block; none
-/// if the file has neither. With both, QBFT applies from its `startBlock` on (a migration).
-pub(super) fn parse_bft_payments(config: &Object<'_>) -> Result<Vec<BftPayment>, GenesisError> {
-    let ibft2 = protocol_payments(config, "ibft2")?;
-    let qbft = protocol_payments(config, "qbft")?;
+/// The rules of `config.ibft2` and `config.qbft` and of their transitions, ascending by block; none if the file has neither. With both,
+/// QBFT applies from its `startBlock` on (a migration).
+pub(super) fn parse_bft_rules(config: &Object<'_>) -> Result<Vec<BftRules>, GenesisError> {
+    let ibft2 = protocol_rules(config, "ibft2", BftProtocol::Ibft2)?;
+    let qbft = protocol_rules(config, "qbft", BftProtocol::Qbft)?;
     if ibft2.is_empty() || qbft.is_empty() {
         return Ok([ibft2, qbft].concat());
     }
@@ -17,55 +16,118 @@ pub(super) fn parse_bft_payments(config: &Object<'_>) -> Result<Vec<BftPayment>,
         Some(qbft) => qbft.u64("startBlock")?.unwrap_or(0),
         None => 0,
     };
-    let mut payments: Vec<BftPayment> = ibft2;
-    payments.retain(|payment| payment.from_block < start);
-    let at_start = qbft
-        .iter()
-        .rev()
-        .find(|payment| payment.from_block <= start);
-    payments.extend(at_start.map(|payment| BftPayment {
+    let mut all: Vec<BftRules> = ibft2;
+    all.retain(|rules| rules.from_block < start);
+    let at_start = qbft.iter().rev().find(|rules| rules.from_block <= start);
+    let at_start = at_start.map(|rules| BftRules {
         from_block: start,
-        ..*payment
+        ..rules.clone()
+    });
+    let later = qbft.iter().filter(|rules| rules.from_block > start);
+    let migrated = at_start.into_iter().chain(later.cloned());
+    all.extend(migrated.map(|rules| BftRules {
+        epochs_from: start.saturating_sub(1),
+        ..rules
     }));
-    payments.extend(qbft.iter().filter(|payment| payment.from_block > start));
-    Ok(payments)
+    Ok(all)
 }
 
-/// The payments of one protocol: those of its object from genesis on, then each transition applied to the one before.
-fn protocol_payments(config: &Object<'_>, protocol: &str) -> Result<Vec<BftPayment>, GenesisError> {
-    let Some(first) = config.object(protocol)? else {
+/// The rules of one protocol: those of its object from genesis on, then each transition applied to the one before.
+fn protocol_rules(
+    config: &Object<'_>,
+    key: &str,
+    protocol: BftProtocol,
+) -> Result<Vec<BftRules>, GenesisError> {
+    let Some(first) = config.object(key)? else {
         return Ok(Vec::new());
     };
-    let mut payment = BftPayment::default();
-    apply(&first, &mut payment)?;
-    let mut payments = vec![payment];
+    let mut rules = BftRules::new(protocol);
+    apply(&first, &mut rules)?;
+    let mut all = vec![rules.clone()];
     let Some(transitions) = config.object("transitions")? else {
-        return Ok(payments);
+        return Ok(all);
     };
     let mut changes = Vec::new();
-    for transition in transitions.objects(protocol)? {
+    for transition in transitions.objects(key)? {
         if let Some(block) = transition.u64("block")? {
             changes.push((block, transition));
         }
     }
     changes.sort_by_key(|(block, _)| *block);
     for (block, transition) in changes {
-        payment.from_block = block;
-        apply(&transition, &mut payment)?;
-        payments.push(payment);
+        rules.from_block = block;
+        rules.validators = None;
+        apply(&transition, &mut rules)?;
+        all.push(rules.clone());
     }
-    Ok(payments)
+    Ok(all)
 }
 
-/// Changes `payment` by the keys that are present. An empty beneficiary removes an earlier one.
-fn apply(object: &Object<'_>, payment: &mut BftPayment) -> Result<(), GenesisError> {
-    if let Some(reward) = object.u256("blockReward")? {
-        payment.reward = reward;
+/// Changes `rules` by the keys that are present.
+fn apply(object: &Object<'_>, rules: &mut BftRules) -> Result<(), GenesisError> {
+    if let Some(blocks) = positive(object, "epochLength")? {
+        rules.epoch_blocks = blocks;
     }
+    if let Some(seconds) = positive(object, "blockPeriodSeconds")? {
+        rules.period_ms = seconds.saturating_mul(1_000);
+    }
+    if let Some(ms) = object.u64("xBlockPeriodMilliseconds")?.filter(|ms| *ms > 0) {
+        rules.period_ms = ms;
+    }
+    let empty = object.first_u64("emptyBlockPeriodSeconds", "xEmptyBlockPeriodSeconds")?;
+    if let Some(seconds) = empty {
+        rules.empty_period_s = seconds;
+    }
+    if let Some(seconds) = positive(object, "requestTimeoutSeconds")? {
+        rules.request_timeout_s = seconds;
+    }
+    if let Some(reward) = object.u256("blockReward")? {
+        rules.reward = reward;
+    }
+    // An empty one removes an earlier one.
     match object.text("miningBeneficiary") {
-        Some(text) if text.trim().is_empty() => payment.beneficiary = None,
-        Some(_) => payment.beneficiary = object.address("miningBeneficiary")?,
+        Some(text) if text.trim().is_empty() => rules.beneficiary = None,
+        Some(_) => rules.beneficiary = object.address("miningBeneficiary")?,
         None => {}
     }
-    Ok(())
+    apply_validators(object, rules)
+}
+
+fn apply_validators(object: &Object<'_>, rules: &mut BftRules) -> Result<(), GenesisError> {
+    let contract = object.address("validatorContractAddress")?;
+    if let Some(contract) = contract {
+        rules.source = ValidatorSource::Contract(contract);
+    }
+    if let Some(validators) = object.addresses("validators")? {
+        rules.source = ValidatorSource::Headers;
+        rules.validators = Some(ValidatorSet::new(validators));
+    }
+    match object.text("validatorSelectionMode") {
+        Some(mode) if mode.eq_ignore_ascii_case("blockheader") => {
+            rules.source = ValidatorSource::Headers;
+            match rules.validators {
+                Some(_) => Ok(()),
+                None => Err(object.contradiction(
+                    "validatorSelectionMode = blockheader needs validators: the first ones",
+                )),
+            }
+        }
+        Some(mode) if mode.eq_ignore_ascii_case("contract") => match contract {
+            Some(_) => Ok(()),
+            None => Err(object
+                .contradiction("validatorSelectionMode = contract needs validatorContractAddress")),
+        },
+        Some(_) => {
+            Err(object.contradiction("validatorSelectionMode must be blockheader or contract"))
+        }
+        None => Ok(()),
+    }
+}
+
+/// A number that must not be zero.
+fn positive(object: &Object<'_>, key: &str) -> Result<Option<u64>, GenesisError> {
+    match object.u64(key)? {
+        Some(0) => Err(object.contradiction(&format!("{key} must be 1 or more"))),
+        number => Ok(number),
+    }
 }

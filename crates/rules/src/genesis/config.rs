@@ -1,6 +1,6 @@
 //! The `config` object of a genesis file.
 
-use super::{GenesisError, bft::parse_bft_payments, discovery::parse_first_peers};
+use super::{GenesisError, bft::parse_bft_rules, discovery::parse_first_peers};
 use crate::chain_spec::{Activation, BlobParams, ChainSpec, DaoFork, SealKind};
 use crate::json::Object;
 use alloy_primitives::U256;
@@ -83,7 +83,7 @@ pub(super) fn parse_config(config: &Object<'_>) -> Result<ChainSpec, GenesisErro
     parse_forks(config, &mut spec)?;
     parse_blob_schedule(config, &mut spec)?;
     spec.seal = parse_seal(config)?;
-    spec.bft_payments = parse_bft_payments(config)?;
+    spec.bft_rules = parse_bft_rules(config)?;
     spec.first_peers = parse_first_peers(config)?;
     spec.contract_size_limit = config.u64("contractSizeLimit")?;
     spec.zero_base_fee = config.bool("zeroBaseFee")?.unwrap_or(false);
@@ -255,11 +255,14 @@ fn parse_blob_schedule(config: &Object<'_>, spec: &mut ChainSpec) -> Result<(), 
 }
 
 fn parse_seal(config: &Object<'_>) -> Result<SealKind, GenesisError> {
-    if config.has("qbft") {
-        return Ok(SealKind::Qbft);
+    if config.has("qbft") || config.has("ibft2") {
+        return Ok(SealKind::Bft);
     }
-    if config.has("ibft2") || config.has("ibft") {
-        return Ok(SealKind::Ibft2);
+    if config.has("ibft") {
+        return Err(GenesisError::Unsupported {
+            key: "config.ibft".to_owned(),
+            why: "IBFT of GoQuorum, version 1; networks have left it for QBFT",
+        });
     }
     if let Some(clique) = config.object("clique")? {
         let period_s = clique.first_u64("period", "blockPeriodSeconds")?;

@@ -73,7 +73,7 @@ fn a_besu_file_is_read_in_any_letter_case_and_number_form() {
     assert_eq!(genesis.spec.fork_at(0, 0, false), Fork::London);
     assert_eq!(genesis.spec.fork_at(1, u64::MAX, true), Fork::London);
     let header = genesis.header(B256::ZERO);
-    assert_eq!(header.base_fee_per_gas, Some(0));
+    assert_eq!(header.base_fee_per_gas, Some(INITIAL_BASE_FEE));
     assert_eq!(header.difficulty, U256::from(16));
     let account = genesis.alloc.values().next().unwrap();
     assert_eq!(account.balance.to_string(), "1000000000000000000000000");
@@ -105,9 +105,10 @@ fn bft_and_clique_sections_choose_the_seal() {
     let seal = |config| parse(config).unwrap().spec.seal;
     assert_eq!(
         seal(r#"{"chainId": 1, "qbft": {"blockperiodseconds": 1}}"#),
-        SealKind::Qbft
+        SealKind::Bft
     );
-    assert_eq!(seal(r#"{"chainId": 1, "ibft2": {}}"#), SealKind::Ibft2);
+    assert_eq!(seal(r#"{"chainId": 1, "ibft2": {}}"#), SealKind::Bft);
+    assert!(refusal(r#"{"chainId": 1, "ibft": {}}"#).contains("config.ibft"));
     assert_eq!(seal(r#"{"chainId": 1}"#), SealKind::None);
     let clique = SealKind::Clique {
         period_s: 3,
@@ -270,7 +271,7 @@ fn genesis_files_of_other_clients_are_read_where_there_is_a_corpus() {
 
 fn bft_payments(config: &str) -> Vec<(u64, u64, bool)> {
     let spec = parse(config).expect(config).spec;
-    let payments = spec.bft_payments.iter();
+    let payments = spec.bft_rules.iter();
     payments
         .map(|p| (p.from_block, p.reward.to(), p.beneficiary.is_some()))
         .collect()

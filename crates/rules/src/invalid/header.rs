@@ -1,6 +1,6 @@
 //! Why a header is invalid.
 
-use alloy_primitives::{B256, U256};
+use alloy_primitives::{Address, B256, U256};
 use niwaki_primitives::Fork;
 
 /// Why a header is not valid after its parent.
@@ -38,6 +38,31 @@ pub enum InvalidHeader {
     /// `BlockException.INCORRECT_BLOCK_FORMAT`.
     #[error("extra data has {got} bytes, Clique asks for 97 plus 20 per signer")]
     ExtraDataClique { got: usize },
+    /// No name in the spec tests, as all that begin with Bft: such chains are not theirs.
+    #[error("{0}")]
+    BftExtraData(String),
+    /// See [`InvalidHeader::BftExtraData`].
+    #[error("mix hash is {got}, that of a BFT chain is always the same")]
+    BftMixHash { got: B256 },
+    /// See [`InvalidHeader::BftExtraData`].
+    #[error("timestamp {got} is less than the period of {period_s} s after the parent's {parent}")]
+    BftPeriod {
+        got: u64,
+        parent: u64,
+        period_s: u64,
+    },
+    /// See [`InvalidHeader::BftExtraData`].
+    #[error("the list of {got} validators is not that of the {expected} after the parent")]
+    BftValidators { got: usize, expected: usize },
+    /// See [`InvalidHeader::BftExtraData`].
+    #[error("the coinbase {got} is no validator")]
+    BftProposer { got: Address },
+    /// See [`InvalidHeader::BftExtraData`].
+    #[error("a seal is of {}, which is no validator, or sealed twice", .got.map_or("no key".to_owned(), |got| got.to_string()))]
+    BftSealer { got: Option<Address> },
+    /// See [`InvalidHeader::BftExtraData`].
+    #[error("{got} validators have sealed it, {expected} are a quorum")]
+    BftSeals { got: usize, expected: usize },
     /// `BlockException.EXTRA_DATA_INVALID_DAO`
     #[error("extra data at block {number} must {must}be \"dao-hard-fork\"")]
     ExtraDataDao {
@@ -108,7 +133,14 @@ impl InvalidHeader {
             Self::OmmersHashNotEmpty { .. } => "IMPORT_IMPOSSIBLE_UNCLES_OVER_PARIS",
             Self::BaseFee { .. } => "INVALID_BASEFEE_PER_GAS",
             Self::ExcessBlobGas { .. } => "INCORRECT_EXCESS_BLOB_GAS",
-            Self::ExtraDataClique { .. }
+            Self::BftExtraData(_)
+            | Self::BftMixHash { .. }
+            | Self::BftPeriod { .. }
+            | Self::BftValidators { .. }
+            | Self::BftProposer { .. }
+            | Self::BftSealer { .. }
+            | Self::BftSeals { .. }
+            | Self::ExtraDataClique { .. }
             | Self::NonceNotZero { .. }
             | Self::MissingField { .. }
             | Self::UnexpectedField { .. } => "INCORRECT_BLOCK_FORMAT",

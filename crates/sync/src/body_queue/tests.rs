@@ -29,7 +29,7 @@ fn headers(count: u64, has_empty: bool) -> Vec<SealedHeader> {
                 true => Some(EMPTY_ROOT_HASH),
                 false => body_roots(&body(number)).withdrawals,
             };
-            SealedHeader::new(header)
+            crate::tests::sealed_header(header)
         })
         .collect()
 }

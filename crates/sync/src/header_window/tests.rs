@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::tests::headers_upon;
+use crate::tests::sealed_header;
 use proptest::prelude::*;
 
 const TOP: u64 = 60;
@@ -72,7 +73,7 @@ fn headers_that_are_not_linked_with_each_other_are_a_lie() {
         let mut headers = honest.clone();
         change(&mut headers);
         let mut window = window(20, Approach::Numbers);
-        let outcome = window.take(&(0..10), headers);
+        let outcome = window.take(&(0..10), sealed(headers));
         assert!(window.take_linked().is_empty());
         outcome
     };
@@ -90,17 +91,23 @@ fn headers_that_are_not_linked_with_each_other_are_a_lie() {
 fn another_branch_is_no_lie_by_number_and_one_by_hash() {
     let (main, other) = (chain(0), chain(1));
     let mut by_number = window(20, Approach::Numbers);
-    let got = by_number.take(&(0..10), answer(&other, &(0..10)));
+    let got = by_number.take(&(0..10), sealed(answer(&other, &(0..10))));
     assert_eq!(got, none(&(0..10)));
     assert!(by_number.has_unlinked());
-    assert_eq!(by_number.take(&(0..10), answer(&main, &(0..10))), all());
+    assert_eq!(
+        by_number.take(&(0..10), sealed(answer(&main, &(0..10)))),
+        all()
+    );
     assert_eq!(by_number.take_linked().len(), 10);
 
     let mut by_hash = window(20, Approach::Hash);
     let lie = Outcome::Wrong(Conduct::Lie);
-    assert_eq!(by_hash.take(&(0..1), answer(&other, &(0..10))), lie);
+    assert_eq!(by_hash.take(&(0..1), sealed(answer(&other, &(0..10)))), lie);
     // The first half of what was asked for is a good answer.
-    assert_eq!(by_hash.take(&(0..1), answer(&main, &(0..10))), all());
+    assert_eq!(
+        by_hash.take(&(0..1), sealed(answer(&main, &(0..10)))),
+        all()
+    );
     assert_eq!((by_hash.linked(), by_hash.is_complete()), (10, false));
 }
 
@@ -108,12 +115,24 @@ fn another_branch_is_no_lie_by_number_and_one_by_hash() {
 fn a_piece_of_another_branch_that_came_early_is_dropped_when_the_headers_above_it_come() {
     let (main, other) = (chain(0), chain(1));
     let mut window = window(30, Approach::Numbers);
-    assert_eq!(window.take(&(10..20), answer(&other, &(10..20))), all());
-    assert_eq!(window.take(&(20..30), answer(&main, &(20..30))), all());
-    assert_eq!(window.take(&(0..10), answer(&main, &(0..10))), all());
+    assert_eq!(
+        window.take(&(10..20), sealed(answer(&other, &(10..20)))),
+        all()
+    );
+    assert_eq!(
+        window.take(&(20..30), sealed(answer(&main, &(20..30)))),
+        all()
+    );
+    assert_eq!(
+        window.take(&(0..10), sealed(answer(&main, &(0..10)))),
+        all()
+    );
     assert_eq!((window.linked(), window.has_unlinked()), (10, true));
     // The piece below it stays, and links once the gap is filled.
-    assert_eq!(window.take(&(10..20), answer(&main, &(10..20))), all());
+    assert_eq!(
+        window.take(&(10..20), sealed(answer(&main, &(10..20)))),
+        all()
+    );
     assert!(window.is_complete());
 }
 
@@ -154,7 +173,7 @@ proptest! {
                 Kind::Unlinked => headers[0].parent_hash = B256::ZERO,
             }
             let is_single = headers.len() < 2;
-            let outcome = window.take(&items, headers);
+            let outcome = window.take(&items, sealed(headers));
             if let Kind::Unlinked = kind {
                 // A single header is linked with nothing but those above it.
                 prop_assert!(is_single || outcome == Outcome::Wrong(Conduct::Lie));
@@ -170,7 +189,7 @@ proptest! {
         window.drop_all_unlinked();
         let rest = at..items.end;
         if !rest.is_empty() {
-            prop_assert_eq!(window.take(&rest, answer(&main, &rest)), all());
+            prop_assert_eq!(window.take(&rest, sealed(answer(&main, &rest))), all());
         }
         prop_assert!(window.is_complete());
     }
@@ -185,4 +204,8 @@ impl HeaderWindow {
             .skip(linked)
             .for_each(|slot| *slot = None);
     }
+}
+
+fn sealed(headers: Vec<Header>) -> Vec<SealedHeader> {
+    headers.into_iter().map(sealed_header).collect()
 }

@@ -3,6 +3,7 @@
 use crate::body_queue::CheckedBody;
 use crate::header_window::SealedHeader;
 use niwaki_chain::{BlockId, DownloadedBlock, EreError, EreFile, StoredHeader, receipts_root};
+use niwaki_rules::ChainSpec;
 use std::fs::read_dir;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -56,6 +57,7 @@ impl HistoryFiles {
     /// wrong block is not used again.
     pub(super) fn blocks_below(
         &mut self,
+        spec: &ChainSpec,
         end: &StoredHeader,
         most: usize,
         above: u64,
@@ -67,7 +69,7 @@ impl HistoryFiles {
             let (numbers, path) = &self.files[index];
             let lowest = top.saturating_sub(most as u64 - 1);
             let lowest = lowest.max(numbers.start).max(above.saturating_add(1));
-            match read_down(path, end, lowest) {
+            match read_down(spec, path, end, lowest) {
                 Ok(blocks) => return blocks,
                 Err(error) => {
                     let path = path.display();
@@ -82,6 +84,7 @@ impl HistoryFiles {
 
 /// The blocks of a file below `end` down to `lowest`, the lowest first.
 fn read_down(
+    spec: &ChainSpec,
     path: &Path,
     end: &StoredHeader,
     lowest: u64,
@@ -93,7 +96,7 @@ fn read_down(
         end.total_difficulty.saturating_sub(end.header.difficulty),
     );
     for number in (lowest..end.id.number).rev() {
-        let SealedHeader { hash, header } = SealedHeader::new(file.header(number)?);
+        let SealedHeader { hash, header } = SealedHeader::new(file.header(number)?, spec);
         if hash != expected {
             return Err(WrongBlock::OtherChain(number));
         }

@@ -40,7 +40,7 @@ impl Context<'_> {
                 Some(JobEvent::Done(given_up)) => return Ok(given_up),
                 Some(JobEvent::Answer { id, items, answer }) => {
                     let outcome = match headers_of(answer) {
-                        Some(headers) => window.take(&items, headers),
+                        Some(headers) => window.take(&items, self.sealed(headers)),
                         None => Outcome::Wrong(Conduct::BadMessage),
                     };
                     job.outcome(id, outcome);

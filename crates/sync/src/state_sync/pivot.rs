@@ -82,7 +82,10 @@ impl Context<'_> {
     fn chosen_head(&self, target: &SealedHeader) -> SealedHeader {
         let chosen = self.consensus.missing_head();
         let header = chosen.and_then(|head| self.consensus.waiting_header(&head.hash));
-        header.map_or_else(|| target.clone(), SealedHeader::new)
+        header.map_or_else(
+            || target.clone(),
+            |header| SealedHeader::new(header, self.chain.spec()),
+        )
     }
 
     /// Moves the pivot of a download that was begun if it is old, or in no chain of the head. Returns whether it is of use.

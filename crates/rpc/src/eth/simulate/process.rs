@@ -176,7 +176,7 @@ impl Simulation<'_> {
             // The archive has the values of past states, not their tries.
             State::Past(_) => B256::ZERO,
         };
-        let hash = header.hash_slow();
+        let hash = self.backend.chain().spec().header_hash(&header);
         self.block.overlay().set_block_hash(header.number, hash);
         Ok(FullBlock::new(Block { header, body }, hash))
     }

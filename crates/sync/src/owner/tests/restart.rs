@@ -1,7 +1,6 @@
 //! What a process leaves that ends at any moment, and how the next one goes on.
 
 use super::*;
-use crate::header_window::SealedHeader;
 use niwaki_chain::BlockId;
 use std::fs;
 
@@ -9,7 +8,7 @@ use std::fs;
 fn a_full_sync_goes_on_after_a_restart_without_the_headers_that_it_has() {
     let dir = tempfile::tempdir().unwrap();
     let target = last(main_branch());
-    let header = SealedHeader::new(main_branch()[399].header.clone());
+    let header = crate::tests::sealed_header(main_branch()[399].header.clone());
     {
         let world = World::new(12);
         world.connect(Script::Honest, main_branch());
@@ -89,7 +88,7 @@ fn sync_fully(chain: &Arc<Chain>, seed: u64) {
     let node = Node::new(Arc::clone(chain), world);
     node.choose(last(main_branch()));
     let mut owner = node.owner();
-    let target = SealedHeader::new(main_branch()[399].header.clone());
+    let target = crate::tests::sealed_header(main_branch()[399].header.clone());
     owner.stored.add_target(target).unwrap();
     node.run(&mut owner, |node| node.head() == BLOCKS);
     assert!(owner.stored.is_empty());

@@ -1,0 +1,209 @@
+//! The validators of a BFT chain, block after block: who must have sealed a block follows from its parent.
+//!
+//! ```text
+//! genesis or epoch block --list--> tally --vote of each header--> tally after the parent --> validators of the block
+//!                                   ^ a transition replaces it          contract: getValidators() in the parent's state
+//! ```
+
+use crate::Chain;
+use crate::import::ImportFailure;
+use crate::tree::StoredHeader;
+use niwaki_execution::Executor;
+use niwaki_primitives::{Address, B256, Bytes, Fault, Header};
+use niwaki_rules::{
+    BftExtra, BftRules, InvalidBlock, ValidatorSet, ValidatorSource, VoteTally,
+    check_bft_validators,
+};
+use niwaki_storage::{Segment, corrupt};
+use niwaki_threads::lock;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+/// Tallies that are remembered.
+const MAX_TALLIES: usize = 256;
+/// `getValidators()`.
+const GET_VALIDATORS: [u8; 4] = [0xb7, 0xab, 0x4d, 0xb5];
+
+/// The tallies after the blocks that were looked at last, the latest last.
+#[derive(Default)]
+pub(crate) struct Tallies(Mutex<VecDeque<(B256, Arc<VoteTally>)>>);
+
+impl Tallies {
+    fn find(&self, hash: &B256) -> Option<Arc<VoteTally>> {
+        let known = lock(&self.0);
+        let mut latest_first = known.iter().rev();
+        latest_first
+            .find(|(own, _)| own == hash)
+            .map(|(_, tally)| Arc::clone(tally))
+    }
+
+    fn add(&self, hash: B256, tally: Arc<VoteTally>) {
+        let mut known = lock(&self.0);
+        if known.len() >= MAX_TALLIES {
+            known.pop_front();
+        }
+        known.push_back((hash, tally));
+    }
+}
+
+impl Chain {
+    /// Checks who made and sealed a block, if validators agree on those of this chain.
+    pub(crate) fn check_validators(
+        &self,
+        header: &Header,
+        parent: &StoredHeader,
+    ) -> Result<(), ImportFailure> {
+        let Some(rules) = self.spec().bft_rules_at(header.number) else {
+            return Ok(());
+        };
+        let validators = self.validators_after(rules, parent);
+        let validators = validators.map_err(ImportFailure::Fault)?;
+        let checked = check_bft_validators(rules, header, &validators);
+        checked.map_err(|reason| ImportFailure::Invalid(InvalidBlock::from(reason).into()))
+    }
+
+    /// The validators of the children of a block, for which these rules hold.
+    fn validators_after(
+        &self,
+        rules: &BftRules,
+        parent: &StoredHeader,
+    ) -> Result<ValidatorSet, Fault> {
+        match rules.source {
+            ValidatorSource::Contract(contract) => self.validators_of(contract, parent),
+            ValidatorSource::Headers => Ok(self.tally_after(parent)?.validators().clone()),
+        }
+    }
+
+    /// What a contract says in the state after a block.
+    fn validators_of(
+        &self,
+        contract: Address,
+        parent: &StoredHeader,
+    ) -> Result<ValidatorSet, Fault> {
+        let bad = |reason: &str| corrupt(Segment::Accounts, contract.as_slice(), reason);
+        let view = self.world().view_at(parent.id)?;
+        let view = view.ok_or_else(|| bad("the state of the block is not here any more"))?;
+        let mut executor = Executor::new(self.spec(), &parent.header, &view);
+        let input = Bytes::from_static(&GET_VALIDATORS);
+        let output = executor.read_contract(contract, input)?;
+        let output =
+            output.ok_or_else(|| bad("getValidators() of the validator contract fails"))?;
+        let validators = read_addresses(&output).filter(|all| !all.is_empty());
+        let reason = "getValidators() of the validator contract gives no list of addresses";
+        validators.map(ValidatorSet::new).ok_or_else(|| bad(reason))
+    }
+
+    /// The tally after a block: it holds for the children.
+    fn tally_after(&self, block: &StoredHeader) -> Result<Arc<VoteTally>, Fault> {
+        let mut above = Vec::new();
+        let mut current = block.clone();
+        let mut tally = loop {
+            if let Some(tally) = self.tallies.find(&current.id.hash) {
+                break tally;
+            }
+            if let Some(tally) = self.first_tally(&current)? {
+                break Arc::new(tally);
+            }
+            let parent = self.header(&current.header.parent_hash)?;
+            let key = current.header.parent_hash;
+            let parent = parent.ok_or_else(|| {
+                corrupt(
+                    Segment::Headers,
+                    key.as_slice(),
+                    "the ancestor with the last list is missing",
+                )
+            })?;
+            above.push(std::mem::replace(&mut current, parent));
+        };
+        for header in above.iter().rev() {
+            let mut next = VoteTally::clone(&tally);
+            self.vote(header, &mut next)?;
+            tally = Arc::new(next);
+        }
+        if self.tallies.find(&block.id.hash).is_none() {
+            self.tallies.add(block.id.hash, Arc::clone(&tally));
+        }
+        Ok(tally)
+    }
+
+    /// The tally after a block that does not depend on its ancestors: a genesis or epoch block, or one before a transition that names
+    /// the validators.
+    fn first_tally(&self, block: &StoredHeader) -> Result<Option<VoteTally>, Fault> {
+        let number = block.id.number;
+        let next = self.spec().bft_rules_at(number.saturating_add(1));
+        let replaced = next.filter(|rules| rules.from_block == number.saturating_add(1));
+        if let Some(validators) = replaced.and_then(|rules| rules.validators.clone()) {
+            let mut tally = VoteTally::new(validators);
+            self.vote(block, &mut tally)?;
+            return Ok(Some(tally));
+        }
+        let is_migrated = next.is_some_and(|rules| rules.epochs_from == number);
+        let rules = self.spec().bft_rules_at(number);
+        if !is_migrated && !rules.is_some_and(|rules| rules.is_epoch(number)) {
+            return Ok(None);
+        }
+        let extra = self.bft_extra(block)?;
+        Ok(Some(VoteTally::new(ValidatorSet::new(extra.validators))))
+    }
+
+    /// Counts the vote of a header, but for one of an epoch block.
+    fn vote(&self, block: &StoredHeader, tally: &mut VoteTally) -> Result<(), Fault> {
+        let rules = self.spec().bft_rules_at(block.id.number);
+        if rules.is_some_and(|rules| rules.is_epoch(block.id.number)) {
+            tally.end_votes();
+        } else if let Some(vote) = self.bft_extra(block)?.vote {
+            tally.vote(block.header.beneficiary, vote);
+        }
+        Ok(())
+    }
+
+    fn bft_extra(&self, block: &StoredHeader) -> Result<BftExtra, Fault> {
+        let bad = |reason: &str| corrupt(Segment::Headers, &block.id.to_key(), reason);
+        let rules = self.spec().bft_rules_at(block.id.number);
+        let rules = rules.ok_or_else(|| bad("no rules of BFT hold for it"))?;
+        BftExtra::decode(rules.protocol, &block.header.extra_data)
+            .map_err(|error| bad(&error.to_string()))
+    }
+}
+
+/// An ABI-encoded `address[]`, the only result.
+fn read_addresses(output: &[u8]) -> Option<Vec<Address>> {
+    let word = |at: usize| output.get(at..at.checked_add(32)?);
+    let number = |at: usize| {
+        let (high, low) = word(at)?.split_at(24);
+        let low = u64::from_be_bytes(low.try_into().ok()?);
+        let is_small = high.iter().all(|byte| *byte == 0);
+        usize::try_from(low).ok().filter(|_| is_small)
+    };
+    let start = number(0)?;
+    let count = number(start)?;
+    // The output has a word for each.
+    if count > output.len() / 32 {
+        return None;
+    }
+    let first = start.checked_add(32)?;
+    let all = (0..count).map(|index| {
+        let word = word(first.checked_add(index.checked_mul(32)?)?)?;
+        Some(Address::from_slice(&word[12..]))
+    });
+    all.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_of_addresses_is_read_and_what_is_none_is_not() {
+        let word = |number: u8| B256::with_last_byte(number).0;
+        let list = [word(32), word(2), word(7), word(9)].concat();
+        let read = read_addresses(&list).unwrap();
+        assert_eq!(read, [7, 9].map(Address::with_last_byte));
+        for end in 0..list.len() {
+            assert_eq!(read_addresses(&list[..end]), None, "{end}");
+        }
+        let huge = [word(32), [0xff; 32], word(7)].concat();
+        assert_eq!(read_addresses(&huge), None);
+        assert_eq!(read_addresses(&[word(32), word(0)].concat()), Some(vec![]));
+    }
+}

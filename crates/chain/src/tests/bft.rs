@@ -1,0 +1,141 @@
+//! Chains of Besu's validators: imported block by block and in batches, and refused where a rule of theirs is broken.
+
+use super::*;
+use niwaki_primitives::{Address, Bytes, Header};
+use niwaki_rules::{BftExtra, BftProtocol, InvalidHeader};
+
+const NETWORKS: [&str; 4] = ["qbft", "ibft", "qbft-contract", "ibft-to-qbft"];
+
+fn folder(network: &str) -> std::path::PathBuf {
+    let folders = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/bft");
+    folders.join(network)
+}
+
+fn genesis(network: &str) -> Genesis {
+    let text = std::fs::read_to_string(folder(network).join("genesis.json")).unwrap();
+    Genesis::from_json(&text).unwrap()
+}
+
+fn open(network: &str) -> Chain {
+    open_eager(config(None, &genesis(network)))
+}
+
+/// The blocks of a network after its genesis block.
+fn blocks(network: &str) -> Vec<Block> {
+    let file = std::fs::read(folder(network).join("chain.rlp")).unwrap();
+    let mut rest = &file[..];
+    let mut blocks = Vec::new();
+    while !rest.is_empty() {
+        blocks.push(Block::decode(&mut rest).unwrap());
+    }
+    blocks.remove(0);
+    blocks
+}
+
+#[test]
+fn the_chains_of_besu_are_imported_one_by_one_and_in_batches() {
+    for network in NETWORKS {
+        let blocks = blocks(network);
+        let (single, batched) = (open(network), open(network));
+        for block in &blocks {
+            single
+                .import(block.clone())
+                .unwrap_or_else(|error| panic!("{network}: {error}"));
+        }
+        for part in blocks.chunks(7) {
+            let part = part.iter().map(|block| block.clone().into()).collect();
+            for result in batched.import_batch(part) {
+                result.unwrap_or_else(|error| panic!("{network}: {error}"));
+            }
+        }
+        assert_eq!(single.head(), batched.head());
+        for pair in blocks.windows(2) {
+            let stored = single.header_at(pair[0].header.number).unwrap().unwrap();
+            assert_eq!(stored.id.hash, pair[1].header.parent_hash);
+        }
+        for chain in [single, batched] {
+            assert_eq!(chain.head().id.number, blocks.len() as u64, "{network}");
+            assert_clean(&chain);
+        }
+    }
+}
+
+/// Why block 5 is refused if its extra data is changed.
+fn refused(network: &str, change: impl FnOnce(&mut BftExtra)) -> InvalidHeader {
+    let protocol = match network {
+        "ibft" => BftProtocol::Ibft2,
+        _ => BftProtocol::Qbft,
+    };
+    let (chain, mut blocks) = (open(network), blocks(network));
+    for block in &blocks[..4] {
+        chain.import(block.clone()).unwrap();
+    }
+    let header = &mut blocks[4].header;
+    let mut extra = BftExtra::decode(protocol, &header.extra_data).unwrap();
+    change(&mut extra);
+    header.extra_data = extra.encode(protocol);
+    match chain.import(blocks[4].clone()) {
+        Err(ImportError::Invalid { reason, .. }) => match *reason {
+            InvalidBlock::Header(reason) => reason,
+            other => panic!("{other}"),
+        },
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_block_that_no_quorum_has_sealed_is_refused() {
+    for network in ["qbft", "ibft"] {
+        let few = refused(network, |extra| extra.seals.truncate(2));
+        let (got, expected) = (2, 3);
+        assert_eq!(few, InvalidHeader::BftSeals { got, expected });
+        let twice = refused(network, |extra| extra.seals[1] = extra.seals[0]);
+        assert!(
+            matches!(twice, InvalidHeader::BftSealer { got: Some(_) }),
+            "{twice}"
+        );
+        // A seal of another round is of another key.
+        let round = refused(network, |extra| extra.round += 1);
+        assert!(matches!(round, InvalidHeader::BftSealer { .. }), "{round}");
+        let none = refused(network, |extra| extra.seals[0] = [0; 65]);
+        assert_eq!(none, InvalidHeader::BftSealer { got: None });
+        let list = refused(network, |extra| extra.validators.truncate(3));
+        let (got, expected) = (3, 4);
+        assert_eq!(list, InvalidHeader::BftValidators { got, expected });
+    }
+    let list = refused("qbft-contract", |extra| {
+        extra.validators = vec![Address::ZERO]
+    });
+    assert!(
+        matches!(list, InvalidHeader::BftValidators { got: 1, .. }),
+        "{list}"
+    );
+}
+
+#[test]
+fn a_block_that_breaks_a_rule_of_bft_headers_is_refused() {
+    type Change = fn(&mut Header);
+    let changes: [(Change, &str); 6] = [
+        (|header| header.mix_hash = B256::ZERO, "mix hash"),
+        (|header| header.difficulty = U256::from(2), "difficulty"),
+        (|header| header.extra_data = Bytes::new(), "extra data"),
+        (|header| header.timestamp = 1, "period"),
+        (|header| header.beneficiary = Address::ZERO, "no validator"),
+        (
+            |header| header.base_fee_per_gas = Some(7),
+            "does not know it",
+        ),
+    ];
+    for network in ["qbft", "ibft"] {
+        let (chain, blocks) = (open(network), blocks(network));
+        import_all(&chain, &blocks[..1]);
+        for (change, words) in changes {
+            let mut block = blocks[1].clone();
+            change(&mut block.header);
+            let error = chain.import(block).unwrap_err().to_string();
+            assert!(error.contains(words), "{network}: {error}");
+        }
+        assert_eq!(chain.head().id.number, 1);
+        import(&chain, &blocks[1]);
+    }
+}

@@ -1,0 +1,67 @@
+//! The parameters of a BFT chain, which may change at given blocks.
+
+use super::{BftProtocol, ValidatorSet};
+use alloy_primitives::{Address, U256};
+
+/// Who says who the validators are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ValidatorSource {
+    /// The headers: the genesis block has a list, and votes change it.
+    #[default]
+    Headers,
+    /// A contract: its `getValidators()` in the state of the parent.
+    Contract(Address),
+}
+
+/// What holds from one block on: `config.{qbft,ibft2}` of a genesis file, and each of its `transitions`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BftRules {
+    /// The first block that it applies to.
+    pub from_block: u64,
+    /// How validators agree.
+    pub protocol: BftProtocol,
+    /// Votes end at each block whose distance from `epochs_from` is a multiple of this.
+    pub epoch_blocks: u64,
+    /// The genesis block, or the last one before a migration.
+    pub epochs_from: u64,
+    /// Milliseconds from one block to the next.
+    pub period_ms: u64,
+    /// Seconds from a block to the next one without transactions; zero if that comes as soon as others.
+    pub empty_period_s: u64,
+    /// Seconds until the first round is given up.
+    pub request_timeout_s: u64,
+    /// Reward of a block, wei. Zero touches no account.
+    pub reward: U256,
+    /// The recipient of fees and rewards, and the result of COINBASE; `None` for the header's coinbase.
+    pub beneficiary: Option<Address>,
+    /// Who says who the validators are.
+    pub source: ValidatorSource,
+    /// The validators of this block, whatever the votes before.
+    pub validators: Option<ValidatorSet>,
+}
+
+impl BftRules {
+    /// Besu's defaults.
+    pub const fn new(protocol: BftProtocol) -> Self {
+        Self {
+            from_block: 0,
+            protocol,
+            epoch_blocks: 30_000,
+            epochs_from: 0,
+            period_ms: 1_000,
+            empty_period_s: 0,
+            request_timeout_s: 1,
+            reward: U256::ZERO,
+            beneficiary: None,
+            source: ValidatorSource::Headers,
+            validators: None,
+        }
+    }
+
+    /// Whether votes end at a block.
+    pub fn is_epoch(&self, number: u64) -> bool {
+        number
+            .checked_sub(self.epochs_from)
+            .is_some_and(|distance| distance.is_multiple_of(self.epoch_blocks))
+    }
+}
