@@ -3,6 +3,7 @@
 use eyre::{Result, eyre};
 use niwaki_network::{Host, Node};
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -133,17 +134,21 @@ impl Link {
         self.from_node.bytes.load(Ordering::Relaxed)
     }
 
-    /// The part of the link that the node has used from its first byte to `end`, percent.
-    pub(super) fn usage(&self, end: std::time::Instant) -> f64 {
+    /// The part of the link that the node has used in this time, percent.
+    pub(super) fn usage(&self, time: Range<std::time::Instant>) -> f64 {
         let samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
-        usage(&samples, end.into(), self.from_node.options.bits_per_s)
+        let time = time.start.into()..time.end.into();
+        usage(&samples, time, self.from_node.options.bits_per_s)
     }
 }
 
-fn usage(samples: &[Sample], end: Instant, bits_per_s: u64) -> f64 {
-    let until = samples.partition_point(|(at, _)| *at <= end);
-    let (Some((began, first)), Some((at, bytes))) = (samples.first(), samples[..until].last())
-    else {
+fn usage(samples: &[Sample], time: Range<Instant>, bits_per_s: u64) -> f64 {
+    let [from, until] =
+        [time.start, time.end].map(|moment| samples.partition_point(|(at, _)| *at <= moment));
+    let within = samples
+        .get(from.saturating_sub(1)..until)
+        .unwrap_or_default();
+    let (Some((began, first)), Some((at, bytes))) = (within.first(), within.last()) else {
         return 0.0;
     };
     let could = (*at - *began).as_secs_f64() * bits_per_s as f64 / 8.0;
@@ -204,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn usage_is_that_of_the_time_until_the_end() {
+    fn usage_is_that_of_the_time() {
         let began = Instant::now();
         let at = |seconds| began + Duration::from_secs(seconds);
         // A megabyte a second, of which 800 kB are used; then nothing comes for long.
@@ -214,9 +219,9 @@ mod tests {
             (at(2), 1_600_001),
             (at(60), 1_600_002),
         ];
-        let percent = usage(&samples, at(3), 8_000_000);
+        let percent = usage(&samples, at(0)..at(3), 8_000_000);
         assert!((79.0..=81.0).contains(&percent), "{percent}");
-        assert!(usage(&samples, at(60), 8_000_000) < 5.0);
-        assert!(usage(&[], at(3), 8_000_000).abs() < f64::EPSILON);
+        assert!(usage(&samples, at(2)..at(60), 8_000_000) < 5.0);
+        assert!(usage(&[], at(0)..at(3), 8_000_000).abs() < f64::EPSILON);
     }
 }

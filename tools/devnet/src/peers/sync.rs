@@ -19,7 +19,7 @@ use crate::process::{ClientKind, Process, memory, new_folder};
 use clap::Args;
 use eyre::{Result, bail};
 use phases::Phases;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 #[derive(Args, Debug)]
@@ -118,6 +118,7 @@ pub(crate) fn run(options: &SyncOptions) -> Result<()> {
             true => Some(Phases::new(&sink)?),
             false => None,
         };
+        let (began, written) = (Instant::now(), sink.written_bytes()?);
         let took = sync(options, growing, &source, &sink, phases.as_mut())?;
         eprintln!("run {run}: {:.1} s", took.as_secs_f64());
         rates.push((chain.blocks.len() - options.have) as f64 / took.as_secs_f64());
@@ -126,15 +127,8 @@ pub(crate) fn run(options: &SyncOptions) -> Result<()> {
             phases.note(run, took, &mut findings);
         }
         if let Some(link) = &link {
-            let sent = link.sent_bytes() as f64 / f64::from(1 << 20);
-            findings.figure(format!("run {run}: the source has sent"), sent, "MiB");
-            let ranges_end = phases.as_ref().and_then(Phases::ranges_end);
-            let what = match ranges_end {
-                Some(_) => "of the link used until all ranges had come",
-                None => "of the link used",
-            };
-            let percent = link.usage(ranges_end.unwrap_or_else(Instant::now));
-            findings.figure(format!("run {run}: {what}"), percent, "%");
+            let ranges = phases.as_ref().and_then(Phases::ranges);
+            note_link(run, link, began, ranges, &mut findings);
         }
         if options.snap && options.have == 0 && options.sink == ClientKind::Niwaki {
             let timeout = Duration::from_secs(options.timeout_s);
@@ -150,7 +144,10 @@ pub(crate) fn run(options: &SyncOptions) -> Result<()> {
             findings.figure("CPU of the sink", cpu_s(of_sink?, cpu[1]), "s");
             let peak = memory(sink.id(), "VmHWM:")? >> 20;
             findings.count("peak memory of the sink, MiB", peak);
-            findings.count("written by the sink, MiB", sink.written_bytes()? >> 20);
+            let written = sink.written_bytes()? - written;
+            findings.count("written by the sink, MiB", written >> 20);
+            let size = size_of_folder(&sink.data_path())?;
+            findings.count("size of the sink's data, MiB", size >> 20);
         }
         let same = is_same(&chain, &source, &sink)?;
         findings.claim(
@@ -170,6 +167,24 @@ pub(crate) fn run(options: &SyncOptions) -> Result<()> {
         findings.times("the older blocks, after it", histories);
     }
     findings.finish("sync", options.json.as_deref())
+}
+
+/// Notes how much of a link was used: while ranges came, if it is known when that was.
+fn note_link(
+    run: usize,
+    link: &Link,
+    began: Instant,
+    ranges: Option<(Instant, Instant)>,
+    findings: &mut Findings,
+) {
+    let sent = link.sent_bytes() as f64 / f64::from(1 << 20);
+    findings.figure(format!("run {run}: the source has sent"), sent, "MiB");
+    let what = match ranges {
+        Some(_) => "of the link used while ranges came",
+        None => "of the link used",
+    };
+    let (from, to) = ranges.unwrap_or((began, Instant::now()));
+    findings.figure(format!("run {run}: {what}"), link.usage(from..to), "%");
 }
 
 /// The link to the source, if it is a slow one.
@@ -222,6 +237,19 @@ fn sync(
             std::thread::sleep(Duration::from_millis(options.slot_ms.min(20)));
         }
     }
+}
+
+fn size_of_folder(folder: &Path) -> Result<u64> {
+    let mut bytes = 0;
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
+        bytes += match entry.file_type()?.is_dir() {
+            true => size_of_folder(&entry.path())?,
+            // A file may go meanwhile.
+            false => entry.metadata().map_or(0, |data| data.len()),
+        };
+    }
+    Ok(bytes)
 }
 
 /// The end of a log.

@@ -120,7 +120,7 @@ impl Counts {
         );
         findings.claim("each sync ends at the head", self.wrong_heads == 0);
         findings.claim(
-            "each ends with the state of the one that was not disturbed, byte by byte",
+            "each ends with the state and blocks of the one that was not disturbed, byte by byte",
             self.other_states == 0,
         );
         findings.claim(

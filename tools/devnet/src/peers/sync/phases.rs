@@ -13,15 +13,34 @@ struct Phase {
     state: String,
     wall: Duration,
     cpu: Duration,
+    written: u64,
+}
+
+/// What a process has used so far.
+#[derive(Clone, Copy, Debug)]
+struct Used {
+    at: Instant,
+    cpu: Duration,
+    written: u64,
+}
+
+impl Used {
+    fn by(sink: &Process) -> Result<Self> {
+        Ok(Self {
+            at: Instant::now(),
+            cpu: sink.cpu_time()?,
+            written: sink.written_bytes()?,
+        })
+    }
 }
 
 /// The states in the order in which they came first.
 #[derive(Debug)]
 pub(super) struct Phases {
     all: Vec<Phase>,
-    last: (Instant, Duration),
-    /// When ranges of a state came last.
-    ranges_end: Option<Instant>,
+    last: Used,
+    /// When ranges of a state came first, and last.
+    ranges: Option<(Instant, Instant)>,
     /// When the first block was executed.
     first_executed: Option<Instant>,
 }
@@ -30,8 +49,8 @@ impl Phases {
     pub(super) fn new(sink: &Process) -> Result<Self> {
         Ok(Self {
             all: Vec::new(),
-            last: (Instant::now(), sink.cpu_time()?),
-            ranges_end: None,
+            last: Used::by(sink)?,
+            ranges: None,
             first_executed: None,
         })
     }
@@ -40,45 +59,50 @@ impl Phases {
     pub(super) fn look(&mut self, sink: &Process) -> Result<()> {
         let status = sink.client.call("niwaki_syncStatus", json!([]))?;
         let state = status["state"].as_str().unwrap_or_default();
-        let now = (Instant::now(), sink.cpu_time()?);
+        let now = Used::by(sink)?;
         if state == "ranges" {
-            self.ranges_end = Some(now.0);
+            self.ranges.get_or_insert((now.at, now.at)).1 = now.at;
         }
         let has_executed = match (number(&status["currentBlock"]), number(&status["pivot"])) {
             (Ok(current), Ok(pivot)) => current > pivot,
             _ => false,
         };
         if has_executed {
-            self.first_executed.get_or_insert(now.0);
+            self.first_executed.get_or_insert(now.at);
         }
         if !self.all.iter().any(|phase| phase.state == state) {
             self.all.push(Phase {
                 state: state.to_owned(),
                 wall: Duration::ZERO,
                 cpu: Duration::ZERO,
+                written: 0,
             });
         }
         if let Some(phase) = self.all.iter_mut().find(|phase| phase.state == state) {
-            phase.wall += now.0 - self.last.0;
-            phase.cpu += now.1.saturating_sub(self.last.1);
+            phase.wall += now.at - self.last.at;
+            phase.cpu += now.cpu.saturating_sub(self.last.cpu);
+            phase.written += now.written.saturating_sub(self.last.written);
         }
         self.last = now;
         Ok(())
     }
 
-    /// When ranges of a state came last.
-    pub(super) fn ranges_end(&self) -> Option<Instant> {
-        self.ranges_end
+    /// When ranges of a state came first, and last.
+    pub(super) fn ranges(&self) -> Option<(Instant, Instant)> {
+        self.ranges
     }
 
     /// Notes all phases of a sync that took so long.
     pub(super) fn note(&self, run: usize, took: Duration, findings: &mut Findings) {
-        for Phase { state, wall, cpu } in &self.all {
-            let (wall, cpu) = (wall.as_secs_f64(), cpu.as_secs_f64());
+        for phase in &self.all {
+            let state = &phase.state;
+            let (wall, cpu) = (phase.wall.as_secs_f64(), phase.cpu.as_secs_f64());
             findings.figure(format!("run {run}, {state}: time"), wall, "s");
             findings.figure(format!("run {run}, {state}: CPU"), cpu, "s");
+            let what = format!("run {run}, {state}: written, MiB");
+            findings.count(what, phase.written >> 20);
         }
-        if let (Some(end), Some(first)) = (self.ranges_end, self.first_executed) {
+        if let (Some((_, end)), Some(first)) = (self.ranges, self.first_executed) {
             let between = (first - end).as_secs_f64() * 100.0 / took.as_secs_f64();
             let what = format!("run {run}: from the last range to the first block, of the whole");
             findings.figure(what, between, "%");
