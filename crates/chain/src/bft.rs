@@ -56,8 +56,7 @@ impl Chain {
         let Some(rules) = self.spec().bft_rules_at(header.number) else {
             return Ok(());
         };
-        let validators = self.validators_after(rules, parent);
-        let validators = validators.map_err(ImportFailure::Fault)?;
+        let validators = self.validators_after(rules, parent)?;
         let checked = check_bft_validators(rules, header, &validators);
         checked.map_err(|reason| ImportFailure::Invalid(InvalidBlock::from(reason).into()))
     }
@@ -67,10 +66,13 @@ impl Chain {
         &self,
         rules: &BftRules,
         parent: &StoredHeader,
-    ) -> Result<ValidatorSet, Fault> {
+    ) -> Result<ValidatorSet, ImportFailure> {
         match rules.source {
             ValidatorSource::Contract(contract) => self.validators_of(contract, parent),
-            ValidatorSource::Headers => Ok(self.tally_after(parent)?.validators().clone()),
+            ValidatorSource::Headers => {
+                let tally = self.tally_after(parent).map_err(ImportFailure::Fault)?;
+                Ok(tally.validators().clone())
+            }
         }
     }
 
@@ -79,18 +81,25 @@ impl Chain {
         &self,
         contract: Address,
         parent: &StoredHeader,
-    ) -> Result<ValidatorSet, Fault> {
-        let bad = |reason: &str| corrupt(Segment::Accounts, contract.as_slice(), reason);
-        let view = self.world().view_at(parent.id)?;
-        let view = view.ok_or_else(|| bad("the state of the block is not here any more"))?;
+    ) -> Result<ValidatorSet, ImportFailure> {
+        let view = self
+            .world()
+            .view_at(parent.id)
+            .map_err(ImportFailure::Fault)?;
+        let view = view.ok_or(ImportFailure::OutOfReach)?;
         let mut executor = Executor::new(self.spec(), &parent.header, &view);
         let input = Bytes::from_static(&GET_VALIDATORS);
-        let output = executor.read_contract(contract, input)?;
-        let output =
-            output.ok_or_else(|| bad("getValidators() of the validator contract fails"))?;
-        let validators = read_addresses(&output).filter(|all| !all.is_empty());
-        let reason = "getValidators() of the validator contract gives no list of addresses";
-        validators.map(ValidatorSet::new).ok_or_else(|| bad(reason))
+        let output = executor.read_contract(contract, input);
+        let output = output.map_err(ImportFailure::Fault)?;
+        let validators = output.and_then(|output| read_addresses(&output));
+        // A network without validators can't have made this block: what is here is wrong, not the block.
+        validators
+            .filter(|all| !all.is_empty())
+            .map(ValidatorSet::of_contract)
+            .ok_or_else(|| {
+                let reason = "getValidators() of the validator contract gives no addresses";
+                ImportFailure::Fault(corrupt(Segment::Accounts, contract.as_slice(), reason))
+            })
     }
 
     /// The tally after a block: it holds for the children.
@@ -104,8 +113,13 @@ impl Chain {
             if let Some(tally) = self.first_tally(&current)? {
                 break Arc::new(tally);
             }
-            let parent = self.header(&current.header.parent_hash)?;
             let key = current.header.parent_hash;
+            // In a batch it is not stored yet.
+            if let Some(tally) = self.tallies.find(&key) {
+                above.push(current);
+                break tally;
+            }
+            let parent = self.header(&key)?;
             let parent = parent.ok_or_else(|| {
                 corrupt(
                     Segment::Headers,
@@ -132,12 +146,14 @@ impl Chain {
         let number = block.id.number;
         let next = self.spec().bft_rules_at(number.saturating_add(1));
         let replaced = next.filter(|rules| rules.from_block == number.saturating_add(1));
+        let is_migrated = next.is_some_and(|rules| rules.epochs_from == number);
         if let Some(validators) = replaced.and_then(|rules| rules.validators.clone()) {
             let mut tally = VoteTally::new(validators);
-            self.vote(block, &mut tally)?;
+            if !is_migrated {
+                self.vote(block, &mut tally)?;
+            }
             return Ok(Some(tally));
         }
-        let is_migrated = next.is_some_and(|rules| rules.epochs_from == number);
         let rules = self.spec().bft_rules_at(number);
         if !is_migrated && !rules.is_some_and(|rules| rules.is_epoch(number)) {
             return Ok(None);

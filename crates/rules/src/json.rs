@@ -182,7 +182,7 @@ impl<'a> Object<'a> {
         self.value(key, |text| parse_bytes(unquote(text)))
     }
 
-    fn path_of(&self, key: &str) -> String {
+    pub(crate) fn path_of(&self, key: &str) -> String {
         let written = self
             .fields
             .get(&key.to_ascii_lowercase())

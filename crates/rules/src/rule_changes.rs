@@ -5,6 +5,7 @@
 //! if go-ethereum refuses it, or if existing blocks would be validated differently; all others are reported to the
 //! operator.
 
+use crate::bft::BftRules;
 use crate::chain_spec::{Activation, ChainSpec};
 use crate::genesis::fork_key;
 use alloy_primitives::U256;
@@ -71,6 +72,7 @@ pub fn rule_changes(
         found.breaking("terminalTotalDifficulty", &ttd(stored), &ttd(given));
     }
     blob_schedule(stored, given, head, &mut found);
+    bft_rules(stored, given, head, &mut found);
     others(stored, given, head, &mut found);
     let Changes(mut changes) = found;
     changes.sort_by_key(|change| !change.is_breaking);
@@ -100,6 +102,33 @@ fn blob_schedule(stored: &ChainSpec, given: &ChainSpec, head: &Header, found: &m
             found.breaking("blobSchedule", &text(was), &text(is));
             return;
         }
+    }
+}
+
+/// Compares what says who made the blocks of a BFT chain, and what they paid, up to the next one. How long a round lasts may change.
+fn bft_rules(stored: &ChainSpec, given: &ChainSpec, head: &Header, found: &mut Changes) {
+    let next = head.number.saturating_add(1);
+    let held = |spec: &ChainSpec| {
+        let begun = spec
+            .bft_rules
+            .iter()
+            .filter(|rules| rules.from_block <= next);
+        let of_blocks = begun.map(|rules| BftRules {
+            request_timeout_s: 0,
+            empty_period_s: 0,
+            ..rules.clone()
+        });
+        of_blocks.collect::<Vec<_>>()
+    };
+    let (was, is) = (held(stored), held(given));
+    let longest = was.len().max(is.len());
+    let differing = (0..longest).find(|index| was.get(*index) != is.get(*index));
+    if let Some(index) = differing {
+        let text = |rules: &[BftRules]| match rules.get(index) {
+            Some(rules) => format!("{rules:?}"),
+            None => "absent".to_owned(),
+        };
+        found.breaking("qbft, ibft2 or a transition", &text(&was), &text(&is));
     }
 }
 

@@ -1,7 +1,7 @@
 //! Answers what peers ask: headers, bodies, receipts and block access lists from the chain, parts of its recent states, transactions and
 //! cells from the pool.
 //!
-//! Threads of low priority take requests one at a time ([`serve`]), and none while a block is imported. An answer has at most 1,024 items and ends with the item that passes
+//! Threads of low priority take requests one at a time ([`serve`]), and wait a little while a block is imported. An answer has at most 1,024 items and ends with the item that passes
 //! 2 MiB. What this node does not have is left out, except where an answer's places count (access lists).
 //!
 //! | file | what it is |
@@ -28,8 +28,10 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 use tracing::error;
 
-/// A request waits for an import so long at most: blocks that come one after the other do not silence this node.
+/// A thread waits for an import so long at most,
 const IMPORT_WAIT: Duration = Duration::from_millis(200);
+/// and then not again for so long: a node that imports block after block gives its answers too.
+const IMPATIENCE: Duration = Duration::from_secs(2);
 /// How often a thread that waits for an import looks whether it is over.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
@@ -50,13 +52,14 @@ pub struct Sources<'s> {
 
 /// Answers requests until the senders are gone. A request whose answer meets a [`Fault`] gets an empty one, and the fault is logged.
 pub fn serve(sources: Sources<'_>, requests: &std::sync::Mutex<mpsc::Receiver<InboundRequest>>) {
+    let mut waited_in_vain = None;
     loop {
         let next = requests
             .lock()
             .expect("no panic while it is held")
             .blocking_recv();
         let Some(inbound) = next else { return };
-        wait_for_import(sources.chain);
+        wait_for_import(sources.chain, &mut waited_in_vain);
         let message = answer(sources, &inbound.request, inbound.version, inbound.id);
         let message = message.unwrap_or_else(|fault| {
             error!(%fault, "Can't answer a peer");
@@ -67,9 +70,16 @@ pub fn serve(sources: Sources<'_>, requests: &std::sync::Mutex<mpsc::Receiver<In
 }
 
 /// Blocks come first.
-fn wait_for_import(chain: &Chain) {
+fn wait_for_import(chain: &Chain, waited_in_vain: &mut Option<Instant>) {
+    if waited_in_vain.is_some_and(|at| at.elapsed() < IMPATIENCE) {
+        return;
+    }
     let began = Instant::now();
-    while chain.is_importing() && began.elapsed() < IMPORT_WAIT {
+    while chain.is_importing() {
+        if began.elapsed() >= IMPORT_WAIT {
+            *waited_in_vain = Some(Instant::now());
+            return;
+        }
         std::thread::sleep(LOOK_EVERY);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use niwaki_primitives::{Address, Bytes, Header};
-use niwaki_rules::{BftExtra, BftProtocol, InvalidHeader};
+use niwaki_rules::{BftExtra, BftProtocol, InvalidHeader, ValidatorSource};
 
 const NETWORKS: [&str; 4] = ["qbft", "ibft", "qbft-contract", "ibft-to-qbft"];
 
@@ -43,9 +43,19 @@ fn the_chains_of_besu_are_imported_one_by_one_and_in_batches() {
                 .unwrap_or_else(|error| panic!("{network}: {error}"));
         }
         for part in blocks.chunks(7) {
-            let part = part.iter().map(|block| block.clone().into()).collect();
-            for result in batched.import_batch(part) {
+            let requests = part.iter().map(|block| block.clone().into()).collect();
+            for result in batched.import_batch(requests) {
                 result.unwrap_or_else(|error| panic!("{network}: {error}"));
+            }
+            // A batch leaves no states below its last block; the contract is read in each of them.
+            let spec = batched.spec();
+            let by_headers = part.iter().all(|block| {
+                let rules = spec.bft_rules_at(block.header.number).unwrap();
+                rules.source == ValidatorSource::Headers
+            });
+            if let [.., below, _] = part {
+                let below = batched.view_at(&batched.spec().header_hash(&below.header));
+                assert_eq!(below.unwrap().is_none(), by_headers, "{network}");
             }
         }
         assert_eq!(single.head(), batched.head());

@@ -68,7 +68,7 @@ pub(super) enum Parts {
 }
 
 impl BftExtra {
-    /// Reads extra data. Items after the seals are skipped, as Besu does.
+    /// Reads extra data. In QBFT items after the seals are skipped, as Besu does.
     ///
     /// # Errors
     /// [`BftExtraError`] naming what is malformed.
@@ -82,13 +82,17 @@ impl BftExtra {
             return Err(alloy_rlp::Error::UnexpectedLength);
         }
         let items = &mut items;
-        Ok(Self {
+        let extra = Self {
             vanity: Bytes::decode(items)?,
             validators: Vec::decode(items)?,
             vote: read_vote(protocol, items)?,
             round: read_round(protocol, items)?,
             seals: Vec::decode(items)?,
-        })
+        };
+        match items.is_empty() || protocol == BftProtocol::Qbft {
+            true => Ok(extra),
+            false => Err(alloy_rlp::Error::UnexpectedLength),
+        }
     }
 
     /// The bytes of all of it.

@@ -32,7 +32,7 @@ pub(crate) fn check_bft_fields(
     let (got, before, period_s) = (
         header.timestamp,
         parent.timestamp,
-        rules.period_ms.div_euclid(1_000),
+        rules.block_period_ms().div_euclid(1_000),
     );
     // Below a second there is no rule: blocks have equal timestamps then.
     if period_s > 0 && got < before.saturating_add(period_s) {

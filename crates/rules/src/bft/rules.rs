@@ -24,8 +24,10 @@ pub struct BftRules {
     pub epoch_blocks: u64,
     /// The genesis block, or the last one before a migration.
     pub epochs_from: u64,
-    /// Milliseconds from one block to the next.
-    pub period_ms: u64,
+    /// Seconds from one block to the next,
+    pub period_s: u64,
+    /// unless there are milliseconds.
+    pub period_ms: Option<u64>,
     /// Seconds from a block to the next one without transactions; zero if that comes as soon as others.
     pub empty_period_s: u64,
     /// Seconds until the first round is given up.
@@ -48,7 +50,8 @@ impl BftRules {
             protocol,
             epoch_blocks: 30_000,
             epochs_from: 0,
-            period_ms: 1_000,
+            period_s: 1,
+            period_ms: None,
             empty_period_s: 0,
             request_timeout_s: 1,
             reward: U256::ZERO,
@@ -56,6 +59,12 @@ impl BftRules {
             source: ValidatorSource::Headers,
             validators: None,
         }
+    }
+
+    /// Milliseconds from one block to the next.
+    pub fn block_period_ms(&self) -> u64 {
+        self.period_ms
+            .unwrap_or_else(|| self.period_s.saturating_mul(1_000))
     }
 
     /// Whether votes end at a block.

@@ -1,18 +1,17 @@
 //! Signatures of validators.
 
-use crate::transaction::SECP256K1_HALF_N;
 use alloy_primitives::{Address, B256, U256};
 use niwaki_crypto::recover_signer;
 
 /// The signature of a validator: r, s, and 0 or 1 for the parity of y.
 pub type Seal = [u8; 65];
 
-/// No key can have made a seal: the parity is neither 0 nor 1, s is in the upper half, or there is no such point.
+/// No key can have made a seal: the parity is neither 0 nor 1, or there is no such point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a signature that no key can have made")]
 pub struct BadSeal;
 
-/// Who made a seal of a hash. About 30 us.
+/// Who made a seal of a hash, whose s may be in either half, as in Besu. About 30 us.
 ///
 /// # Errors
 /// [`BadSeal`].
@@ -26,8 +25,5 @@ pub fn recover_seal(hash: &B256, seal: &Seal) -> Result<Address, BadSeal> {
         [.., 1] => true,
         _ => return Err(BadSeal),
     };
-    match s <= SECP256K1_HALF_N {
-        true => recover_signer(hash, &r, &s, y_parity).map_err(|_| BadSeal),
-        false => Err(BadSeal),
-    }
+    recover_signer(hash, &r, &s, y_parity).map_err(|_| BadSeal)
 }

@@ -20,6 +20,12 @@ impl ValidatorSet {
         Self(validators)
     }
 
+    /// The list of a contract: what is in it twice counts twice, as in Besu.
+    pub fn of_contract(mut validators: Vec<Address>) -> Self {
+        validators.sort_unstable();
+        Self(validators)
+    }
+
     /// The validators, ascending.
     pub fn as_slice(&self) -> &[Address] {
         &self.0

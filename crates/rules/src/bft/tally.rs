@@ -50,13 +50,17 @@ impl VoteTally {
         };
         own.insert(voter);
         other.remove(&voter);
-        if own.len() <= self.validators.as_slice().len().div_euclid(2) {
-            return;
+        let half = self.validators.as_slice().len().div_euclid(2);
+        // Both, as Besu does: fewer validators make earlier votes pass.
+        let (is_added, is_dropped) = (votes.add.len() > half, votes.drop.len() > half);
+        if is_added || is_dropped {
+            self.votes.remove(&validator);
         }
-        self.votes.remove(&validator);
-        match is_add {
-            true => self.validators.insert(validator),
-            false => self.drop(&validator),
+        if is_added {
+            self.validators.insert(validator);
+        }
+        if is_dropped {
+            self.drop(&validator);
         }
     }
 
@@ -133,6 +137,23 @@ mod tests {
         assert_eq!(validators(&own), [1, 2, 3, 4]);
         vote(&mut own, 3, 9, true);
         assert_eq!(validators(&own), [1, 2, 3, 4, 9]);
+    }
+
+    #[test]
+    fn earlier_votes_pass_with_the_next_one_when_there_are_fewer_validators() {
+        let mut own = tally(&[1, 2, 3, 4, 5, 6]);
+        for voter in [1, 2, 3] {
+            vote(&mut own, voter, 9, true);
+        }
+        for dropped in [6, 5, 4] {
+            for voter in [1, 2, 3, 4] {
+                vote(&mut own, voter, dropped, false);
+            }
+        }
+        assert_eq!(validators(&own), [1, 2, 3]);
+        // Two of three are for it, although this vote is against it.
+        vote(&mut own, 1, 9, false);
+        assert_eq!(validators(&own), [1, 2, 3, 9]);
     }
 
     #[test]

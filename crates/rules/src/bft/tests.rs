@@ -89,6 +89,21 @@ fn malformed_extra_data_is_refused() {
         let more = [&bytes[..], &[0]].concat();
         assert!(BftExtra::decode(protocol, &more).is_err());
     }
+    // One item more.
+    for (network, protocol) in [("qbft", BftProtocol::Qbft), ("ibft", BftProtocol::Ibft2)] {
+        let mut bytes = chain(network)[3].header.extra_data.to_vec();
+        let header = alloy_rlp::Header::decode(&mut &bytes[..]).unwrap();
+        let payload = bytes.split_off(header.length());
+        let longer = alloy_rlp::Header {
+            payload_length: payload.len() + 1,
+            ..header
+        };
+        let mut longer_bytes = Vec::new();
+        longer.encode(&mut longer_bytes);
+        longer_bytes.extend([&payload[..], &[7]].concat());
+        let is_read = BftExtra::decode(protocol, &longer_bytes).is_ok();
+        assert_eq!(is_read, protocol == BftProtocol::Qbft);
+    }
     let other = BftExtra::decode(BftProtocol::Ibft2, &chain("qbft")[1].header.extra_data);
     let error = other.unwrap_err().to_string();
     assert!(error.contains("IBFT 2.0"), "{error}");

@@ -21,6 +21,11 @@ pub(super) fn parse_bft_rules(config: &Object<'_>) -> Result<Vec<BftRules>, Gene
     let at_start = qbft.iter().rev().find(|rules| rules.from_block <= start);
     let at_start = at_start.map(|rules| BftRules {
         from_block: start,
+        // They hold for the block of their transition alone.
+        validators: rules
+            .validators
+            .clone()
+            .filter(|_| rules.from_block == start),
         ..rules.clone()
     });
     let later = qbft.iter().filter(|rules| rules.from_block > start);
@@ -42,6 +47,7 @@ fn protocol_rules(
         return Ok(Vec::new());
     };
     let mut rules = BftRules::new(protocol);
+    apply_first(&first, &mut rules)?;
     apply(&first, &mut rules)?;
     let mut all = vec![rules.clone()];
     let Some(transitions) = config.object("transitions")? else {
@@ -58,28 +64,43 @@ fn protocol_rules(
         rules.from_block = block;
         rules.validators = None;
         apply(&transition, &mut rules)?;
+        apply_validators(&transition, &mut rules)?;
         all.push(rules.clone());
     }
     Ok(all)
 }
 
-/// Changes `rules` by the keys that are present.
-fn apply(object: &Object<'_>, rules: &mut BftRules) -> Result<(), GenesisError> {
+/// Sets what transitions do not change.
+fn apply_first(object: &Object<'_>, rules: &mut BftRules) -> Result<(), GenesisError> {
     if let Some(blocks) = positive(object, "epochLength")? {
         rules.epoch_blocks = blocks;
     }
-    if let Some(seconds) = positive(object, "blockPeriodSeconds")? {
-        rules.period_ms = seconds.saturating_mul(1_000);
+    if let Some(seconds) = positive(object, "requestTimeoutSeconds")? {
+        rules.request_timeout_s = seconds;
     }
-    if let Some(ms) = object.u64("xBlockPeriodMilliseconds")?.filter(|ms| *ms > 0) {
-        rules.period_ms = ms;
+    if let Some(contract) = object.address("validatorContractAddress")? {
+        rules.source = ValidatorSource::Contract(contract);
+    }
+    Ok(())
+}
+
+/// Changes `rules` by the keys that are present.
+fn apply(object: &Object<'_>, rules: &mut BftRules) -> Result<(), GenesisError> {
+    if object.has("perTxGasLimit") {
+        return Err(GenesisError::Unsupported {
+            key: object.path_of("perTxGasLimit"),
+            why: "the gas of a transaction has the fork's limit",
+        });
+    }
+    if let Some(seconds) = positive(object, "blockPeriodSeconds")? {
+        rules.period_s = seconds;
+    }
+    if let Some(ms) = object.u64("xBlockPeriodMilliseconds")? {
+        rules.period_ms = Some(ms).filter(|ms| *ms > 0);
     }
     let empty = object.first_u64("emptyBlockPeriodSeconds", "xEmptyBlockPeriodSeconds")?;
     if let Some(seconds) = empty {
         rules.empty_period_s = seconds;
-    }
-    if let Some(seconds) = positive(object, "requestTimeoutSeconds")? {
-        rules.request_timeout_s = seconds;
     }
     if let Some(reward) = object.u256("blockReward")? {
         rules.reward = reward;
@@ -90,38 +111,37 @@ fn apply(object: &Object<'_>, rules: &mut BftRules) -> Result<(), GenesisError> 
         Some(_) => rules.beneficiary = object.address("miningBeneficiary")?,
         None => {}
     }
-    apply_validators(object, rules)
+    Ok(())
 }
 
+/// Validators of a transition, and who names those after it: only the mode changes that.
 fn apply_validators(object: &Object<'_>, rules: &mut BftRules) -> Result<(), GenesisError> {
+    let validators = object.addresses("validators")?;
+    if validators.as_ref().is_some_and(Vec::is_empty) {
+        return Err(object.contradiction("validators must name one or more"));
+    }
+    rules.validators = validators.map(ValidatorSet::new);
+    let Some(mode) = object.text("validatorSelectionMode") else {
+        return Ok(());
+    };
+    if rules.protocol == BftProtocol::Ibft2 {
+        return Ok(());
+    }
     let contract = object.address("validatorContractAddress")?;
-    if let Some(contract) = contract {
-        rules.source = ValidatorSource::Contract(contract);
-    }
-    if let Some(validators) = object.addresses("validators")? {
-        rules.source = ValidatorSource::Headers;
-        rules.validators = Some(ValidatorSet::new(validators));
-    }
-    match object.text("validatorSelectionMode") {
-        Some(mode) if mode.eq_ignore_ascii_case("blockheader") => {
-            rules.source = ValidatorSource::Headers;
-            match rules.validators {
-                Some(_) => Ok(()),
-                None => Err(object.contradiction(
-                    "validatorSelectionMode = blockheader needs validators: the first ones",
-                )),
-            }
+    rules.source = if mode.eq_ignore_ascii_case("blockheader") {
+        if rules.validators.is_none() {
+            let what = "validatorSelectionMode = blockheader needs validators: the first ones";
+            return Err(object.contradiction(what));
         }
-        Some(mode) if mode.eq_ignore_ascii_case("contract") => match contract {
-            Some(_) => Ok(()),
-            None => Err(object
-                .contradiction("validatorSelectionMode = contract needs validatorContractAddress")),
-        },
-        Some(_) => {
-            Err(object.contradiction("validatorSelectionMode must be blockheader or contract"))
-        }
-        None => Ok(()),
-    }
+        ValidatorSource::Headers
+    } else if mode.eq_ignore_ascii_case("contract") {
+        let what = "validatorSelectionMode = contract needs validatorContractAddress";
+        ValidatorSource::Contract(contract.ok_or_else(|| object.contradiction(what))?)
+    } else {
+        let what = "validatorSelectionMode must be blockheader or contract";
+        return Err(object.contradiction(what));
+    };
+    Ok(())
 }
 
 /// A number that must not be zero.

@@ -1,6 +1,7 @@
 //! Genesis files of both clients, and the errors of malformed ones.
 
 use super::*;
+use crate::bft::{BftRules, ValidatorSource};
 use crate::chain_spec::{Activation, BlobParams, SealKind};
 use alloy_primitives::address;
 
@@ -347,4 +348,84 @@ fn first_peers_of_config_discovery_are_read_and_refused_by_their_key() {
         error.contains("config.discovery.dns = 1 is not a string"),
         "{error}"
     );
+}
+
+fn bft_rules(config: &str) -> Vec<BftRules> {
+    parse(config).expect(config).spec.bft_rules
+}
+
+#[test]
+fn only_the_mode_of_a_transition_changes_who_names_the_validators() {
+    let contract = "0x0000000000000000000000000000000000007777";
+    let one = "0x0000000000000000000000000000000000000001";
+    let rules = bft_rules(&format!(
+        r#"{{"chainId": 1, "qbft": {{"validatorContractAddress": "{contract}", "epochLength": 7}}, "transitions": {{"qbft": [
+            {{"block": 5, "validators": ["{one}"], "epochLength": 9}},
+            {{"block": 6, "validatorSelectionMode": "blockheader", "validators": ["{one}"]}},
+            {{"block": 7, "validatorContractAddress": "{contract}"}},
+            {{"block": 8, "validatorSelectionMode": "contract", "validatorContractAddress": "{contract}", "validators": ["{one}"]}}]}}}}"#
+    ));
+    let is_by_contract = |rules: &BftRules| rules.source != ValidatorSource::Headers;
+    let sources: Vec<bool> = rules.iter().map(is_by_contract).collect();
+    assert_eq!(sources, [true, true, false, false, true]);
+    let named: Vec<bool> = rules
+        .iter()
+        .map(|rules| rules.validators.is_some())
+        .collect();
+    assert_eq!(named, [false, true, true, false, true]);
+    assert!(rules.iter().all(|rules| rules.epoch_blocks == 7));
+    for (transition, words) in [
+        (
+            r#""validatorSelectionMode": "blockheader""#,
+            "needs validators",
+        ),
+        (
+            r#""validatorSelectionMode": "contract""#,
+            "needs validatorContractAddress",
+        ),
+        (
+            r#""validatorSelectionMode": "votes""#,
+            "blockheader or contract",
+        ),
+        (r#""validators": []"#, "one or more"),
+        (
+            r#""perTxGasLimit": 0"#,
+            "config.transitions.qbft[0].perTxGasLimit",
+        ),
+        (
+            r#""blockPeriodSeconds": 0"#,
+            "blockPeriodSeconds must be 1 or more",
+        ),
+    ] {
+        let text = format!(
+            r#"{{"chainId": 1, "qbft": {{}}, "transitions": {{"qbft": [{{"block": 3, {transition}}}]}}}}"#
+        );
+        assert!(refusal(&text).contains(words), "{}", refusal(&text));
+    }
+}
+
+#[test]
+fn milliseconds_of_a_period_stay_until_they_are_zero() {
+    let rules = bft_rules(
+        r#"{"chainId": 1, "qbft": {"xBlockPeriodMilliseconds": 500}, "transitions": {"qbft": [
+            {"block": 5, "blockPeriodSeconds": 2}, {"block": 6, "xBlockPeriodMilliseconds": 0}]}}"#,
+    );
+    let periods: Vec<u64> = rules.iter().map(BftRules::block_period_ms).collect();
+    assert_eq!(periods, [500, 500, 2_000]);
+}
+
+#[test]
+fn a_migration_counts_epochs_from_the_last_block_before_it() {
+    let one = "0x0000000000000000000000000000000000000001";
+    let rules = bft_rules(&format!(
+        r#"{{"chainId": 1, "ibft2": {{}}, "qbft": {{"startBlock": 15, "epochLength": 10}},
+            "transitions": {{"qbft": [{{"block": 5, "validators": ["{one}"]}}]}}}}"#
+    ));
+    let [ibft2, qbft] = &rules[..] else {
+        panic!("{rules:?}");
+    };
+    assert!(ibft2.is_epoch(0) && !ibft2.is_epoch(14));
+    assert!(qbft.is_epoch(14) && qbft.is_epoch(24) && !qbft.is_epoch(20));
+    // Validators hold for the block of their transition alone.
+    assert_eq!((qbft.from_block, &qbft.validators), (15, &None));
 }

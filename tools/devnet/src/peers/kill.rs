@@ -122,7 +122,10 @@ pub(crate) fn run(options: &KillOptions) -> Result<()> {
         }
         let own = match source.take() {
             Some(source) if options.late == 0 => source,
-            _ => scenario.start_source(run)?,
+            old => {
+                drop(old);
+                scenario.start_source(run)?
+            }
         };
         scenario.sync(run, source.insert(own), is_disturbed)?;
     }
@@ -240,13 +243,15 @@ impl Scenario<'_> {
     fn strike(&mut self, sink: &mut Sink, last: u64) -> Result<()> {
         let state = state(&sink.process)?;
         if let (Strike::FullDisk, Some(disk)) = (self.options.by, &sink.disk) {
+            // The log goes on over restarts.
+            let before = sink.process.log().len();
+            let log = || sink.process.log().split_off(before);
             disk.fill(self.rng.random_range(0..64))?;
-            let said = |log: String| log.contains("No space left");
             let began = Instant::now();
-            while !said(sink.process.log()) && began.elapsed() < FULL_WITHIN {
+            while !log().contains("No space left") && began.elapsed() < FULL_WITHIN {
                 std::thread::sleep(Duration::from_millis(50));
             }
-            let words = said(sink.process.log()) && !sink.process.log().contains("panicked");
+            let words = log().contains("No space left") && !log().contains("panicked");
             self.counts.without_words += u64::from(!words);
         }
         sink.process.kill()?;

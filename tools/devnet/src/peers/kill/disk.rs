@@ -11,6 +11,8 @@ use std::process::Command;
 
 /// More than a sync asks for before it begins with a state; the file is sparse.
 const DISK_BYTES: u64 = 8 << 30;
+/// So much less is tried where a file can't have all that is free.
+const STEP_BYTES: u64 = 4 << 20;
 
 /// See the module. Dropping it takes the disk away.
 #[derive(Debug)]
@@ -46,10 +48,18 @@ impl Disk {
     pub(super) fn fill(&self, left_mib: u64) -> Result<()> {
         let space = rustix::fs::statvfs(&self.mount)?;
         let free = space.f_bfree.saturating_mul(space.f_frsize);
-        let length = free.saturating_sub(left_mib << 20);
+        let mut length = free.saturating_sub(left_mib << 20);
         let file = File::create(self.ballast())?;
         let mode = rustix::fs::FallocateFlags::empty();
-        rustix::fs::fallocate(&file, mode, 0, length.max(1)).wrap_err("can't fill the disk")
+        // The file system keeps some of it back.
+        while let Err(error) = rustix::fs::fallocate(&file, mode, 0, length.max(1)) {
+            ensure!(
+                error == rustix::io::Errno::NOSPC && length > STEP_BYTES,
+                "can't fill the disk: {error}"
+            );
+            length -= STEP_BYTES;
+        }
+        Ok(())
     }
 
     /// Frees what [`Disk::fill`] took.
