@@ -150,7 +150,7 @@ impl Counts {
             "MiB",
         );
         findings.figure("came to each of the others", mib(each), "MiB");
-        if options.snap {
+        if options.snap && options.by != Strike::FullDisk {
             findings.claim(
                 format!("that is at most {MOST_BYTES_PERCENT} %"),
                 each * 100 <= self.bytes_undisturbed * MOST_BYTES_PERCENT,
