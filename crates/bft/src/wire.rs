@@ -13,6 +13,7 @@
 //! |---|---|
 //! | `signed` | payloads with their signatures |
 //! | `signer` | the messages of this node, signed |
+//! | `votes` | prepares and commits |
 //! | `qbft` | the form of QBFT, `istanbul/100` |
 //! | `ibft2` | the form of IBFT 2.0, `IBF/1` |
 //! | `fields` | lists of RLP, read item by item |
@@ -25,6 +26,7 @@ mod ibft2;
 mod qbft;
 mod signed;
 mod signer;
+mod votes;
 
 use niwaki_primitives::{B256, Block, Bytes};
 use niwaki_rules::{BadSeal, BftProtocol, Seal};
@@ -207,21 +209,51 @@ impl Message {
     /// [`WireError`].
     pub fn decode(protocol: BftProtocol, code: u8, bytes: &[u8]) -> Result<Self, WireError> {
         let kind = Kind::of_code(protocol, code).ok_or(WireError::Code(code))?;
-        let read = match protocol {
-            BftProtocol::Ibft2 => ibft2::decode(kind, bytes),
-            BftProtocol::Qbft => qbft::decode(kind, bytes),
-        };
-        read.map_err(|error| match error {
+        Self::read(protocol, kind, bytes).map_err(|error| match error {
             fields::ReadError::Malformed(reason) => WireError::Malformed { kind, reason },
             fields::ReadError::Signature(reason) => WireError::Signature { kind, reason },
         })
     }
 
+    fn read(protocol: BftProtocol, kind: Kind, bytes: &[u8]) -> Result<Self, fields::ReadError> {
+        Ok(match (kind, protocol) {
+            (Kind::Prepare, _) => Self::Prepare(votes::read_prepare(protocol, bytes)?),
+            (Kind::Commit, _) => Self::Commit(votes::read_commit(protocol, bytes)?),
+            (Kind::Proposal, BftProtocol::Ibft2) => {
+                Self::Proposal(Box::new(ibft2::read_proposal(bytes)?))
+            }
+            (Kind::Proposal, BftProtocol::Qbft) => {
+                Self::Proposal(Box::new(qbft::read_proposal(bytes)?))
+            }
+            (Kind::RoundChange, BftProtocol::Ibft2) => {
+                Self::RoundChange(Box::new(ibft2::read_round_change(bytes)?))
+            }
+            (Kind::RoundChange, BftProtocol::Qbft) => {
+                Self::RoundChange(Box::new(qbft::read_round_change(bytes)?))
+            }
+        })
+    }
+
     /// The bytes of it.
     pub fn encode(&self, form: Form) -> Vec<u8> {
-        match form.protocol {
-            BftProtocol::Ibft2 => ibft2::encode(self, form.has_access_list),
-            BftProtocol::Qbft => qbft::encode(self, form.has_access_list),
+        let Form {
+            protocol,
+            has_access_list,
+        } = form;
+        match (self, protocol) {
+            (Self::Prepare(prepare), _) => prepare.bytes().to_vec(),
+            (Self::Commit(commit), _) => commit.bytes().to_vec(),
+            (Self::Proposal(proposal), BftProtocol::Ibft2) => {
+                ibft2::encode_proposal(proposal, has_access_list)
+            }
+            // Its access list is in what was signed.
+            (Self::Proposal(proposal), BftProtocol::Qbft) => qbft::encode_proposal(proposal),
+            (Self::RoundChange(change), BftProtocol::Ibft2) => {
+                ibft2::encode_round_change(change, has_access_list)
+            }
+            (Self::RoundChange(change), BftProtocol::Qbft) => {
+                qbft::encode_round_change(change, has_access_list)
+            }
         }
     }
 

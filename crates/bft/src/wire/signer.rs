@@ -3,7 +3,7 @@
 use super::signed::{KeyError, seal};
 use super::{
     CommitPayload, Form, PreparePayload, ProposalPayload, RoundChangePayload, Signed, View, ibft2,
-    qbft,
+    qbft, votes,
 };
 use niwaki_primitives::{B256, Block, Bytes};
 use niwaki_rules::{BftProtocol, Seal};
@@ -52,10 +52,7 @@ impl Signer {
     /// # Errors
     /// [`KeyError`].
     pub fn prepare(&self, payload: PreparePayload) -> Result<Signed<PreparePayload>, KeyError> {
-        match self.form.protocol {
-            BftProtocol::Ibft2 => ibft2::sign_prepare(payload, &self.key),
-            BftProtocol::Qbft => qbft::sign_prepare(payload, &self.key),
-        }
+        votes::sign_prepare(self.form.protocol, payload, &self.key)
     }
 
     /// Signs that a quorum has prepared a block.
@@ -63,10 +60,7 @@ impl Signer {
     /// # Errors
     /// [`KeyError`].
     pub fn commit(&self, payload: CommitPayload) -> Result<Signed<CommitPayload>, KeyError> {
-        match self.form.protocol {
-            BftProtocol::Ibft2 => ibft2::sign_commit(payload, &self.key),
-            BftProtocol::Qbft => qbft::sign_commit(payload, &self.key),
-        }
+        votes::sign_commit(self.form.protocol, payload, &self.key)
     }
 
     /// Signs that another round is wanted.

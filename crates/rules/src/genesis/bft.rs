@@ -5,10 +5,13 @@ use crate::bft::{BftProtocol, BftRules, ValidatorSet, ValidatorSource};
 use crate::json::Object;
 
 /// The rules of `config.ibft2` and `config.qbft` and of their transitions, ascending by block; none if the file has neither. With both,
-/// QBFT applies from its `startBlock` on (a migration).
-pub(super) fn parse_bft_rules(config: &Object<'_>) -> Result<Vec<BftRules>, GenesisError> {
-    let ibft2 = protocol_rules(config, "ibft2", BftProtocol::Ibft2)?;
-    let qbft = protocol_rules(config, "qbft", BftProtocol::Qbft)?;
+/// QBFT applies from its `startBlock` on (a migration). `first_time` is the time of the first fork that has one.
+pub(super) fn parse_bft_rules(
+    config: &Object<'_>,
+    first_time: Option<u64>,
+) -> Result<Vec<BftRules>, GenesisError> {
+    let ibft2 = protocol_rules(config, "ibft2", BftProtocol::Ibft2, first_time)?;
+    let qbft = protocol_rules(config, "qbft", BftProtocol::Qbft, first_time)?;
     if ibft2.is_empty() || qbft.is_empty() {
         return Ok([ibft2, qbft].concat());
     }
@@ -42,6 +45,7 @@ fn protocol_rules(
     config: &Object<'_>,
     key: &str,
     protocol: BftProtocol,
+    first_time: Option<u64>,
 ) -> Result<Vec<BftRules>, GenesisError> {
     let Some(first) = config.object(key)? else {
         return Ok(Vec::new());
@@ -55,11 +59,16 @@ fn protocol_rules(
     };
     let mut changes = Vec::new();
     for transition in transitions.objects(key)? {
-        if let Some(block) = transition.u64("block")? {
-            changes.push((block, transition));
-        }
+        changes.push((block_of(&transition, first_time)?, transition));
     }
     changes.sort_by_key(|(block, _)| *block);
+    for pair in changes.windows(2) {
+        if let [(first, _), (second, transition)] = pair
+            && first == second
+        {
+            return Err(transition.contradiction("another transition has this block"));
+        }
+    }
     for (block, transition) in changes {
         rules.from_block = block;
         rules.validators = None;
@@ -68,6 +77,20 @@ fn protocol_rules(
         all.push(rules.clone());
     }
     Ok(all)
+}
+
+/// The block of a transition. Besu takes a number that is not below the first fork by time for a time.
+fn block_of(transition: &Object<'_>, first_time: Option<u64>) -> Result<u64, GenesisError> {
+    let Some(block) = positive(transition, "block")? else {
+        return Err(transition.contradiction("block is missing: from which one on does it hold"));
+    };
+    match first_time.is_some_and(|time| block >= time) {
+        true => Err(GenesisError::Unsupported {
+            key: format!("{} = {block}", transition.path_of("block")),
+            why: "it is not below the first fork by time, so it is a time and not a block",
+        }),
+        false => Ok(block),
+    }
 }
 
 /// Sets what transitions do not change.

@@ -83,7 +83,14 @@ pub(super) fn parse_config(config: &Object<'_>) -> Result<ChainSpec, GenesisErro
     parse_forks(config, &mut spec)?;
     parse_blob_schedule(config, &mut spec)?;
     spec.seal = parse_seal(config)?;
-    spec.bft_rules = parse_bft_rules(config)?;
+    let times = spec
+        .activations
+        .iter()
+        .filter_map(|activation| match activation {
+            Activation::Time(time) => Some(*time),
+            _ => None,
+        });
+    spec.bft_rules = parse_bft_rules(config, times.min())?;
     spec.first_peers = parse_first_peers(config)?;
     spec.contract_size_limit = config.u64("contractSizeLimit")?;
     spec.zero_base_fee = config.bool("zeroBaseFee")?.unwrap_or(false);

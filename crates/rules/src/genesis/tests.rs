@@ -396,9 +396,17 @@ fn only_the_mode_of_a_transition_changes_who_names_the_validators() {
             r#""blockPeriodSeconds": 0"#,
             "blockPeriodSeconds must be 1 or more",
         ),
+        (r#""block": 0"#, "block must be 1 or more"),
+        (r#""block": null"#, "block is missing"),
+        (r#""block": 7}, {"block": 7"#, "another transition"),
+        (
+            r#""block": 1000"#,
+            "config.transitions.qbft[0].block = 1000",
+        ),
     ] {
         let text = format!(
-            r#"{{"chainId": 1, "qbft": {{}}, "transitions": {{"qbft": [{{"block": 3, {transition}}}]}}}}"#
+            r#"{{"chainId": 1, "shanghaiTime": 900, "qbft": {{}},
+                "transitions": {{"qbft": [{{"block": 3, {transition}}}]}}}}"#
         );
         assert!(refusal(&text).contains(words), "{}", refusal(&text));
     }
