@@ -122,7 +122,7 @@ impl Chain {
     }
 
     /// The rules of this chain.
-    pub fn spec(&self) -> &ChainSpec {
+    pub fn spec(&self) -> &Arc<ChainSpec> {
         &self.spec
     }
 

@@ -94,7 +94,7 @@ pub use open::{ChainConfig, GenesisBlock, OpenError};
 pub use prewarm::Prewarmed;
 pub use repair::{ChainRepair, RepairRefusal, Repairing, RepairingReport};
 pub use rows::slim_receipts;
-pub use sender_stream::StreamedBlock;
+pub use sender_stream::{StreamedBlock, recover_stream};
 pub use skeleton::HeaderRun;
 pub use state_download::{BLOCKS_WITH_STATE, DownloadedBlock};
 pub use state_file::{Exporting, GenesisSource, StateExported, StateImport, StateReport};

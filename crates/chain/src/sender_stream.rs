@@ -4,7 +4,6 @@
 //! waking a thread costs as much as recovering a sender; at most [`QUEUE`] batches wait for a worker and as many for the import. A
 //! block with an invalid signature comes out without senders, and the import names the first rule that it breaks.
 
-use crate::Chain;
 use niwaki_primitives::{Address, B256, Block};
 use niwaki_rules::{ChainSpec, recover_senders};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -43,30 +42,15 @@ impl StreamedBlock {
     }
 }
 
-impl Chain {
-    /// As [`recover_stream`], of blocks of this chain.
-    pub fn recover_stream<E, B>(
-        &self,
-        blocks: B,
-        workers: usize,
-    ) -> impl Iterator<Item = Result<StreamedBlock, E>> + use<E, B>
-    where
-        E: Send + 'static,
-        B: Iterator<Item = Result<Block, E>> + Send + 'static,
-    {
-        recover_stream(&self.spec, blocks, workers)
-    }
-}
-
 type Job = (Vec<Block>, SyncSender<Vec<StreamedBlock>>);
 /// The batches in their order, each to be waited for, and an error of the source in its place.
 type Ordered<E> = SyncSender<Result<Receiver<Vec<StreamedBlock>>, E>>;
 
-/// Recovers `blocks` on `workers` threads (at least one) and gives them in order. An error of the
+/// Recovers `blocks` of a chain with these rules on `workers` threads (at least one) and gives them in order. An error of the
 /// source comes out in its place and ends the stream. The threads end when the stream is dropped
 /// or used up; one that panics ends the stream early. A block may wait for the ones after it that
 /// fill its batch, so this is for sources that do not pause.
-pub(crate) fn recover_stream<E, B>(
+pub fn recover_stream<E, B>(
     spec: &Arc<ChainSpec>,
     blocks: B,
     workers: usize,

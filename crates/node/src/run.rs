@@ -218,7 +218,7 @@ fn open_pool(config: PoolConfig, chain: &Chain) -> Result<Pool> {
         // Until the state is here, no sender can pay.
         false => Arc::new(EmptyState),
     };
-    let spec = Arc::new(chain.spec().clone());
+    let spec = Arc::clone(chain.spec());
     Ok(Pool::new(config, spec, chain.head().header, view, now()))
 }
 

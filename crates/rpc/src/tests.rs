@@ -35,7 +35,7 @@ struct Rig {
 fn rig(chain: Chain, config: PoolConfig) -> Rig {
     let chain = Arc::new(chain);
     let view = Arc::new(chain.view_at_head().unwrap());
-    let spec = Arc::new(chain.spec().clone());
+    let spec = Arc::clone(chain.spec());
     let pool = Pool::new(config, spec, chain.head().header, view, 0);
     let identity = Identity {
         client_version: "niwaki/test".to_owned(),

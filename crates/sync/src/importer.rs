@@ -3,7 +3,7 @@
 
 use crate::body_queue::CheckedBody;
 use crate::header_window::SealedHeader;
-use niwaki_chain::{Chain, ImportError, ImportRequest, Imported, StreamedBlock};
+use niwaki_chain::{Chain, ImportError, ImportRequest, Imported, StreamedBlock, recover_stream};
 use niwaki_primitives::Block;
 use niwaki_rules::BodyRoots;
 use std::collections::VecDeque;
@@ -139,7 +139,7 @@ fn run(
 ) {
     let workers = thread::available_parallelism().map_or(1, usize::from);
     let blocks = blocks.into_iter().map(Ok::<_, Infallible>);
-    let mut stream = chain.recover_stream(blocks, workers);
+    let mut stream = recover_stream(chain.spec(), blocks, workers);
     while let Some(batch) = next_batch(&mut stream, batch_end, shared) {
         let mut queue = shared
             .waiting

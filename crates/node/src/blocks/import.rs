@@ -9,7 +9,7 @@ use crate::progress::{Done, Progress};
 use crate::stop::Stop;
 use crate::summary::Summary;
 use eyre::{Report, Result, ensure, eyre};
-use niwaki_chain::{Chain, ImportError, Imported};
+use niwaki_chain::{Chain, ImportError, Imported, recover_stream};
 use niwaki_primitives::Header;
 use niwaki_rules::SealKind;
 use std::path::PathBuf;
@@ -142,7 +142,7 @@ impl BlockImport {
                 decoded
             });
         let workers = std::thread::available_parallelism().map_or(1, usize::from);
-        let mut stream = self.chain.recover_stream(blocks, workers);
+        let mut stream = recover_stream(self.chain.spec(), blocks, workers);
         let mut clock = Instant::now();
         while !self.stop.is_requested()
             && let Some(block) = stream.next()
