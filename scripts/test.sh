@@ -40,6 +40,8 @@ fi
 step "$bin/niwaki-devnet" soak --niwaki "$bin/niwaki" --slots 20000 --contracts 10 --memory-budget 128M \
   --minutes 0 --transactions 20000 --slot-ms 100
 step "$bin/niwaki-devnet" fuzz --niwaki "$bin/niwaki" --seconds 10
+# Networks of validators in virtual time.
+step "$bin/niwaki-devnet" simulate --seeds 1000
 step "$bin/niwaki-devnet" fuzz-wire --seconds "${NIWAKI_FUZZ_SECONDS:-60}" --jobs 2
 # A node gets a chain from its peer: from one of ours, and both ways with geth.
 sync=("$bin/niwaki-devnet" peers sync --niwaki "$bin/niwaki" "${peer[@]}" --blocks 200)

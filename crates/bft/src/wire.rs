@@ -32,6 +32,7 @@ use niwaki_primitives::{B256, Block, Bytes};
 use niwaki_rules::{BadSeal, BftProtocol, Seal};
 pub use signed::{KeyError, Signed};
 pub use signer::Signer;
+use std::sync::Arc;
 
 /// A height and a round.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -134,7 +135,7 @@ pub struct Proposal {
     /// What the proposer signed.
     pub signed: Signed<ProposalPayload>,
     /// The block, without seals.
-    pub block: Block,
+    pub block: Arc<Block>,
     /// The RLP of its access list.
     pub access_list: Option<Bytes>,
     /// The round changes that led here.
@@ -149,7 +150,7 @@ pub struct RoundChange {
     /// What the validator signed.
     pub signed: Signed<RoundChangePayload>,
     /// The prepared block.
-    pub block: Option<Block>,
+    pub block: Option<Arc<Block>>,
     /// The RLP of its access list.
     pub access_list: Option<Bytes>,
     /// In QBFT, its prepares.

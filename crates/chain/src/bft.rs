@@ -6,7 +6,7 @@
 //! ```
 
 use crate::Chain;
-use crate::import::ImportFailure;
+use crate::import::{ImportFailure, fault};
 use crate::tree::StoredHeader;
 use niwaki_execution::Executor;
 use niwaki_primitives::{Address, B256, Bytes, Fault, Header};
@@ -57,8 +57,8 @@ impl Chain {
             return Ok(());
         };
         let validators = self.validators_after(rules, parent)?;
-        let checked = check_bft_validators(rules, header, &validators);
-        checked.map_err(|reason| ImportFailure::Invalid(InvalidBlock::from(reason).into()))
+        check_bft_validators(rules, header, &validators).map_err(InvalidBlock::from)?;
+        Ok(())
     }
 
     /// The validators of the children of a block, for which these rules hold.
@@ -70,7 +70,7 @@ impl Chain {
         match rules.source {
             ValidatorSource::Contract(contract) => self.validators_of(contract, parent),
             ValidatorSource::Headers => {
-                let tally = self.tally_after(parent).map_err(ImportFailure::Fault)?;
+                let tally = self.tally_after(parent).map_err(fault)?;
                 Ok(tally.validators().clone())
             }
         }
@@ -82,15 +82,12 @@ impl Chain {
         contract: Address,
         parent: &StoredHeader,
     ) -> Result<ValidatorSet, ImportFailure> {
-        let view = self
-            .world()
-            .view_at(parent.id)
-            .map_err(ImportFailure::Fault)?;
+        let view = self.world().view_at(parent.id).map_err(fault)?;
         let view = view.ok_or(ImportFailure::OutOfReach)?;
         let mut executor = Executor::new(self.spec(), &parent.header, &view);
         let input = Bytes::from_static(&GET_VALIDATORS);
         let output = executor.read_contract(contract, input);
-        let output = output.map_err(ImportFailure::Fault)?;
+        let output = output.map_err(fault)?;
         let validators = output.and_then(|output| read_addresses(&output));
         // A network without validators can't have made this block: what is here is wrong, not the block.
         validators
@@ -98,7 +95,7 @@ impl Chain {
             .map(ValidatorSet::of_contract)
             .ok_or_else(|| {
                 let reason = "getValidators() of the validator contract gives no addresses";
-                ImportFailure::Fault(corrupt(Segment::Accounts, contract.as_slice(), reason))
+                fault(corrupt(Segment::Accounts, contract.as_slice(), reason))
             })
     }
 

@@ -49,9 +49,8 @@ pub use access_list::{
     encode_access_list,
 };
 pub use bft::{
-    BFT_MIX_HASH, BadSeal, BftExtra, BftExtraError, BftProtocol, BftRules, Seal, ValidatorSet,
-    ValidatorSource, Vote, VoteTally, bft_block_hash, bft_seal_hash, check_bft_validators, quorum,
-    recover_seal,
+    BadSeal, BftExtra, BftExtraError, BftProtocol, BftRules, Seal, ValidatorSet, ValidatorSource,
+    Vote, VoteTally, bft_block_hash, bft_seal_hash, check_bft_validators, recover_seal,
 };
 pub use block_rules::BlockRules;
 pub use body::{BodyRoots, MAX_RLP_BLOCK_BYTES, check_body};

@@ -8,6 +8,7 @@
 //! | `soak` | one niwaki under load over a large state for hours, its memory sampled |
 //! | `fuzz` | malformed requests to niwaki, which must keep responding |
 //! | `fuzz_wire` | malformed bytes for every reader of the network, in this process |
+//! | `simulate` | validators in virtual time, with everything that can go wrong |
 //! | `sockets` | more connections to niwaki than its limit |
 //! | `fixtures` | engine fixtures of execution-spec-tests |
 //! | `payloads` | the payloads of go-ethereum's test chain, also with tampered block access lists |
@@ -33,6 +34,7 @@ mod play;
 mod process;
 mod report;
 mod send;
+mod simulate;
 mod soak;
 mod sockets;
 
@@ -67,6 +69,8 @@ enum Command {
     Fuzz(fuzz::FuzzOptions),
     /// Feed malformed bytes to every decoder of peers' messages, in this process.
     FuzzWire(fuzz_wire::FuzzWireOptions),
+    /// Run validators of the BFT protocols in virtual time, with everything that can go wrong.
+    Simulate(simulate::SimulateOptions),
     /// Open more connections to niwaki than its limit and check that it keeps responding.
     Sockets(sockets::SocketOptions),
     /// Run engine fixtures of execution-spec-tests against niwaki's Engine API port.
@@ -115,6 +119,7 @@ fn main() -> ExitCode {
         Command::Send(options) => send::run(&options),
         Command::Fuzz(options) => fuzz::run(&options),
         Command::FuzzWire(options) => fuzz_wire::run(&options),
+        Command::Simulate(options) => simulate::run(&options),
         Command::Sockets(options) => sockets::run(&options),
         Command::Fixtures(options) => fixtures::run(&options),
         Command::Payloads(options) => payloads::run(&options),

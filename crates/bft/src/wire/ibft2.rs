@@ -17,6 +17,7 @@ use super::{
 use alloy_rlp::{Decodable, EMPTY_STRING_CODE};
 use niwaki_primitives::{B256, Block, Bytes};
 use niwaki_rules::BftProtocol;
+use std::sync::Arc;
 
 const PROTOCOL: BftProtocol = BftProtocol::Ibft2;
 
@@ -86,7 +87,7 @@ pub(super) fn read_round_change(bytes: &[u8]) -> Result<RoundChange, ReadError> 
     let signed = read_round_change_payload(fields.raw()?)?;
     let block = fields.optional()?;
     let block = block
-        .map(|mut block| Block::decode(&mut block))
+        .map(|mut block| <Arc<Block>>::decode(&mut block))
         .transpose()?;
     Ok(RoundChange {
         signed,

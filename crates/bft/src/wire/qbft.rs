@@ -16,6 +16,7 @@ use super::{
 use alloy_rlp::{Decodable, EMPTY_LIST_CODE};
 use niwaki_primitives::{B256, Block, Bytes};
 use niwaki_rules::BftProtocol;
+use std::sync::Arc;
 
 const PROTOCOL: BftProtocol = BftProtocol::Qbft;
 
@@ -39,7 +40,7 @@ pub(super) fn read_proposal(bytes: &[u8]) -> Result<Proposal, ReadError> {
     proof.end()?;
     Ok(Proposal {
         signed,
-        block: block.ok_or(alloy_rlp::Error::InputTooShort)?,
+        block: block.ok_or(alloy_rlp::Error::InputTooShort)?.into(),
         access_list,
         round_changes,
         prepares,
@@ -72,7 +73,7 @@ pub(super) fn read_round_change(bytes: &[u8]) -> Result<RoundChange, ReadError> 
     let signed = read_round_change_payload(fields.raw()?)?;
     let block = fields.optional()?;
     let block = block
-        .map(|mut block| Block::decode(&mut block))
+        .map(|mut block| <Arc<Block>>::decode(&mut block))
         .transpose()?;
     let access_list = match has_access_list {
         true => read_access_list(&mut fields)?,

@@ -5,7 +5,7 @@ use super::{
     CommitPayload, Form, PreparePayload, ProposalPayload, RoundChangePayload, Signed, View, ibft2,
     qbft, votes,
 };
-use niwaki_primitives::{B256, Block, Bytes};
+use niwaki_primitives::{Address, B256, Block, Bytes};
 use niwaki_rules::{BftProtocol, Seal};
 
 /// Signs what a validator says. All methods fail with a [`KeyError`] if its key is none.
@@ -13,6 +13,7 @@ use niwaki_rules::{BftProtocol, Seal};
 pub struct Signer {
     form: Form,
     key: B256,
+    address: Address,
 }
 
 impl std::fmt::Debug for Signer {
@@ -23,8 +24,22 @@ impl std::fmt::Debug for Signer {
 
 impl Signer {
     /// Signs with this key messages of this form.
-    pub fn new(form: Form, key: B256) -> Self {
-        Self { form, key }
+    ///
+    /// # Errors
+    /// [`KeyError`] if the key is none.
+    pub fn new(form: Form, key: B256) -> Result<Self, KeyError> {
+        let address = niwaki_crypto::address_of_secret_key(&key).map_err(|_| KeyError)?;
+        Ok(Self { form, key, address })
+    }
+
+    /// In which form it writes.
+    pub fn form(&self) -> Form {
+        self.form
+    }
+
+    /// The validator for which it signs.
+    pub fn address(&self) -> Address {
+        self.address
     }
 
     /// Signs a proposal of a block, which has this digest.

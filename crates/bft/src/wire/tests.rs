@@ -168,7 +168,7 @@ fn what_is_signed_here_has_the_form_of_what_besu_signs() {
 
 /// The same message, signed with another key.
 fn resigned(form: Form, message: &Message, key: &B256) -> Message {
-    let signer = Signer::new(form, *key);
+    let signer = Signer::new(form, *key).unwrap();
     match message.clone() {
         Message::Proposal(mut proposal) => {
             let ProposalPayload { view, digest } = proposal.signed.payload;

@@ -85,7 +85,7 @@ impl<E: Into<InvalidBlock>> From<E> for ImportFailure {
     }
 }
 
-pub(super) fn fault(fault: Fault) -> ImportFailure {
+pub(crate) fn fault(fault: Fault) -> ImportFailure {
     ImportFailure::Fault(fault)
 }
 

@@ -11,8 +11,7 @@ use alloy_primitives::{B256, U256, b256};
 use niwaki_primitives::{EMPTY_OMMER_ROOT_HASH, Header};
 
 /// The mix hash of every block of a BFT chain.
-pub const BFT_MIX_HASH: B256 =
-    b256!("63746963616c2062797a616e74696e65206661756c7420746f6c6572616e6365");
+const MIX_HASH: B256 = b256!("63746963616c2062797a616e74696e65206661756c7420746f6c6572616e6365");
 
 /// Checks the fields that only BFT chains have rules for. `parent` is the parent's header.
 pub(crate) fn check_bft_fields(
@@ -21,7 +20,7 @@ pub(crate) fn check_bft_fields(
     parent: &Header,
 ) -> Result<(), InvalidHeader> {
     let got = header.mix_hash;
-    if got != BFT_MIX_HASH {
+    if got != MIX_HASH {
         return Err(InvalidHeader::BftMixHash { got });
     }
     let (got, expected) = (header.difficulty, U256::ONE);

@@ -2,11 +2,6 @@
 
 use alloy_primitives::Address;
 
-/// How many of `validators` must agree: two thirds, rounded up.
-pub fn quorum(validators: usize) -> usize {
-    validators.saturating_mul(2).div_ceil(3)
-}
-
 /// The validators of a block, ascending.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ValidatorSet(Vec<Address>);
@@ -36,9 +31,9 @@ impl ValidatorSet {
         self.0.binary_search(validator).is_ok()
     }
 
-    /// How many must agree.
+    /// How many must agree: two thirds, rounded up.
     pub fn quorum(&self) -> usize {
-        quorum(self.0.len())
+        self.0.len().saturating_mul(2).div_ceil(3)
     }
 
     /// So many are more than can be faulty.

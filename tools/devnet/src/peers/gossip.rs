@@ -242,12 +242,7 @@ impl Gossip<'_> {
         };
         let (built, _) = build::build(&self.nodes[builder].client, &request)?;
         self.included += built.transactions() as u64;
-        let block = ChainBlock {
-            number: built.number,
-            hash: built.hash.clone(),
-            method: built.new_payload_method().into(),
-            params: built.params,
-        };
+        let block = ChainBlock::from(built);
         for (index, node) in self.nodes.iter().enumerate() {
             let began = Instant::now();
             let status = new_payload(&node.client, &block)?;
@@ -260,7 +255,7 @@ impl Gossip<'_> {
                 "node {index}: {status}, {head}"
             );
         }
-        self.head = built.hash;
+        self.head = block.hash;
         Ok(())
     }
 
