@@ -2,12 +2,16 @@
 //!
 //! | module | what it is |
 //! |---|---|
+//! | `service` | the machine in a node: threads, chain, peers |
 //! | `wire` | the messages of validators |
+//! | `journal` | what this validator has signed, on disk |
 //! | `machine` | how a validator agrees with the others: a state machine |
 //!
 //! Which headers such chains accept is in the rules.
 
 #![forbid(unsafe_code)]
 
+pub mod journal;
 pub mod machine;
+pub mod service;
 pub mod wire;

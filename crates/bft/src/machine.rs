@@ -42,7 +42,7 @@ mod later;
 mod round;
 mod timers;
 
-use crate::wire::{KeyError, Message, Signer, View};
+use crate::wire::{Form, KeyError, Message, Signer, View};
 pub use ballots::{Ballots, Record};
 pub use candidate::{Candidate, Certificate, DigestForm};
 pub use checks::Refusal;
@@ -155,6 +155,11 @@ impl Machine {
     /// How far it is in its round.
     pub fn phase(&self) -> Phase {
         self.height.phase
+    }
+
+    /// In which form it writes messages.
+    pub fn form(&self) -> Form {
+        self.settings.signer.form()
     }
 
     /// What it has signed.

@@ -28,11 +28,14 @@ mod signed;
 mod signer;
 mod votes;
 
-use niwaki_primitives::{B256, Block, Bytes};
+pub(crate) use fields::{Fields, ReadError, item, list};
+pub(crate) use ibft2::read_proposal_payload;
+use niwaki_primitives::{Address, B256, Block, Bytes};
 use niwaki_rules::{BadSeal, BftProtocol, Seal};
 pub use signed::{KeyError, Signed};
 pub use signer::Signer;
 use std::sync::Arc;
+pub(crate) use votes::read_prepare;
 
 /// A height and a round.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -203,6 +206,22 @@ pub enum WireError {
     },
 }
 
+/// Who signed a message, without reading the rest of it.
+///
+/// # Errors
+/// [`WireError`].
+pub fn author_of(protocol: BftProtocol, code: u8, bytes: &[u8]) -> Result<Address, WireError> {
+    let kind = Kind::of_code(protocol, code).ok_or(WireError::Code(code))?;
+    let author = || match kind {
+        Kind::Prepare | Kind::Commit => signed::read_author(protocol, kind, bytes),
+        // What was signed comes first.
+        Kind::Proposal | Kind::RoundChange => {
+            signed::read_author(protocol, kind, Fields::of(bytes)?.raw()?)
+        }
+    };
+    author().map_err(|error| error.of(kind))
+}
+
 impl Message {
     /// Reads a message, and recovers who signed it and what is in it.
     ///
@@ -210,10 +229,7 @@ impl Message {
     /// [`WireError`].
     pub fn decode(protocol: BftProtocol, code: u8, bytes: &[u8]) -> Result<Self, WireError> {
         let kind = Kind::of_code(protocol, code).ok_or(WireError::Code(code))?;
-        Self::read(protocol, kind, bytes).map_err(|error| match error {
-            fields::ReadError::Malformed(reason) => WireError::Malformed { kind, reason },
-            fields::ReadError::Signature(reason) => WireError::Signature { kind, reason },
-        })
+        Self::read(protocol, kind, bytes).map_err(|error| error.of(kind))
     }
 
     fn read(protocol: BftProtocol, kind: Kind, bytes: &[u8]) -> Result<Self, fields::ReadError> {
@@ -279,7 +295,7 @@ impl Message {
     }
 
     /// Who signed it.
-    pub fn author(&self) -> niwaki_primitives::Address {
+    pub fn author(&self) -> Address {
         match self {
             Self::Proposal(proposal) => proposal.signed.author(),
             Self::Prepare(prepare) => prepare.author(),

@@ -5,13 +5,13 @@
 //!                                   ^ a transition replaces it          contract: getValidators() in the parent's state
 //! ```
 
-use crate::Chain;
 use crate::import::{ImportFailure, fault};
 use crate::tree::StoredHeader;
+use crate::{Chain, ImportError};
 use niwaki_execution::Executor;
 use niwaki_primitives::{Address, B256, Bytes, Fault, Header};
 use niwaki_rules::{
-    BftExtra, BftRules, InvalidBlock, ValidatorSet, ValidatorSource, VoteTally,
+    BftExtra, BftRules, InvalidBlock, ValidatorSet, ValidatorSource, VoteTally, check_bft_proposal,
     check_bft_validators,
 };
 use niwaki_storage::{Segment, corrupt};
@@ -21,6 +21,13 @@ use std::sync::{Arc, Mutex};
 
 /// Tallies that are remembered.
 const MAX_TALLIES: usize = 256;
+/// Whether a block must have its seals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Seals {
+    Needed,
+    ToCome,
+}
+
 /// `getValidators()`.
 const GET_VALIDATORS: [u8; 4] = [0xb7, 0xab, 0x4d, 0xb5];
 
@@ -47,18 +54,42 @@ impl Tallies {
 }
 
 impl Chain {
-    /// Checks who made and sealed a block, if validators agree on those of this chain.
+    /// Checks who made and sealed a block, if validators agree on those of this chain. One that they are to agree on has no seals yet.
     pub(crate) fn check_validators(
         &self,
         header: &Header,
         parent: &StoredHeader,
+        seals: Seals,
     ) -> Result<(), ImportFailure> {
-        let Some(rules) = self.spec().bft_rules_at(header.number) else {
+        let spec = self.spec();
+        let Some(rules) = spec.bft_rules_at(header.number) else {
             return Ok(());
         };
         let validators = self.validators_after(rules, parent)?;
-        check_bft_validators(rules, header, &validators).map_err(InvalidBlock::from)?;
+        let checked = match seals {
+            Seals::Needed => check_bft_validators(rules, header, &validators),
+            Seals::ToCome => check_bft_proposal(spec, rules, header, &parent.header, &validators),
+        };
+        checked.map_err(InvalidBlock::from)?;
         Ok(())
+    }
+
+    /// The validators of the children of a block; `None` if validators do not agree on these.
+    ///
+    /// # Errors
+    /// [`ImportError::OutOfReach`] if a contract names them and the state after the block is too far from the head; a
+    /// [`ImportError::Fault`].
+    pub fn next_validators(
+        &self,
+        parent: &StoredHeader,
+    ) -> Result<Option<ValidatorSet>, ImportError> {
+        let Some(rules) = self.spec().bft_rules_at(parent.id.number.saturating_add(1)) else {
+            return Ok(None);
+        };
+        let validators = self.validators_after(rules, parent);
+        validators
+            .map(Some)
+            .map_err(|failure| failure.at_block(parent.id, parent.header.parent_hash))
     }
 
     /// The validators of the children of a block, for which these rules hold.

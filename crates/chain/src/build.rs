@@ -3,20 +3,21 @@
 //! The transactions are either given, and then every one must be valid, or candidates offered one by one, of which
 //! those that do not fit are left out. The header has no seal: a chain whose blocks a signer must seal is refused.
 
-use crate::import::{Receipts, body_roots};
+use crate::import::{JudgedBlock, ReadyBlock, Receipts, ValidBlock, body_roots};
 use crate::tree::StoredHeader;
 use crate::{BlockId, Chain};
 use niwaki_execution::{ExecuteError, ExecutedBlock, Executor, TransactionError};
 use niwaki_primitives::{
     Address, B256, Block, BlockBody, Bytes, Encodable2718, Fault, Fork, Header, Receipt,
-    TxEnvelope, Typed2718, U256, Withdrawal, Withdrawals,
+    RecoveredBlock, TxEnvelope, Typed2718, U256, Withdrawal, Withdrawals,
 };
 use niwaki_rules::{
-    GasAvailable, InvalidBlock, InvalidTransaction, MAX_RLP_BLOCK_BYTES, SealKind,
+    BFT_MIX_HASH, GasAvailable, InvalidBlock, InvalidTransaction, MAX_RLP_BLOCK_BYTES, SealKind,
     access_list_hash, block_difficulty, check_access_list, effective_gas_price, encode_access_list,
     next_base_fee, next_excess_blob_gas, next_gas_limit, recover_senders, requests_hash,
 };
 use niwaki_state::View;
+use std::sync::Arc;
 
 /// Bytes of a block reserved for its header, its withdrawals and list headers.
 const RESERVED_BYTES: usize = 64 << 10;
@@ -157,23 +158,60 @@ impl Chain {
         template: BlockTemplate,
         next: &mut NextCandidate<'_>,
     ) -> Result<BuiltBlock, BuildError> {
-        let parent = self
-            .header(&template.parent)?
-            .ok_or(BuildError::UnknownParent(template.parent))?;
+        let parent = self.template_parent(&template)?;
         match self.spec().seal {
             SealKind::Clique { .. } if !self.spec().is_terminal(parent.total_difficulty) => {
-                return Err(BuildError::Sealed("Clique"));
+                Err(BuildError::Sealed("Clique"))
             }
-            SealKind::Bft => return Err(BuildError::Sealed("BFT")),
-            SealKind::Clique { .. } | SealKind::Ethash { .. } | SealKind::None => {}
+            SealKind::Bft => Err(BuildError::Sealed("BFT")),
+            SealKind::Clique { .. } | SealKind::Ethash { .. } | SealKind::None => {
+                Ok(self.build_executed(template, parent, next)?.0)
+            }
         }
+    }
+
+    /// Builds a block that validators are to agree on, likewise. [`Chain::commit_judged`] stores it, without executing it again, once it
+    /// has seals.
+    ///
+    /// # Errors
+    /// [`BuildError`]; a transaction that does not fit is no error.
+    pub fn build_judged(
+        &self,
+        template: BlockTemplate,
+        next: &mut NextCandidate<'_>,
+    ) -> Result<(BuiltBlock, JudgedBlock), BuildError> {
+        let parent = self.template_parent(&template)?;
+        let (built, ready) = self.build_executed(template, parent, next)?;
+        Ok((built, JudgedBlock::new(ready)))
+    }
+
+    fn template_parent(&self, template: &BlockTemplate) -> Result<StoredHeader, BuildError> {
+        let parent = self.header(&template.parent)?;
+        parent.ok_or(BuildError::UnknownParent(template.parent))
+    }
+
+    fn build_executed(
+        &self,
+        template: BlockTemplate,
+        parent: StoredHeader,
+        next: &mut NextCandidate<'_>,
+    ) -> Result<(BuiltBlock, ReadyBlock), BuildError> {
         let mut block = self.draft(template, &parent);
         let view = self.world().view_at(parent.id)?;
         let view = view.ok_or(BuildError::OutOfReach(parent.id))?;
 
         let mut executor = Executor::new(self.spec(), &block.header, &view);
         executor.begin_block(self.spec(), &block.header)?;
-        let (receipts, value) = self.fill(&mut executor, &mut block, &view, next)?;
+        let mut senders = Vec::new();
+        let mut next = |refusal: Option<&InvalidTransaction>| {
+            if refusal.is_some() {
+                senders.pop();
+            }
+            let candidate = next(refusal)?;
+            senders.push(candidate.sender);
+            Some(candidate)
+        };
+        let (receipts, value) = self.fill(&mut executor, &mut block, &view, &mut next)?;
         let executed = executor.finish_block(self.spec(), &block.header, &block.body, receipts)?;
 
         let prepared = self.world().compute_root(&view, &executed.diff)?;
@@ -185,13 +223,30 @@ impl Chain {
         if let Some(hash) = &mut block.header.block_access_list_hash {
             *hash = access_list_hash(&access_list.clone().unwrap_or_default());
         }
-        Ok(BuiltBlock {
-            hash: self.spec().header_hash(&block.header),
-            block,
-            requests: executed.requests,
-            block_access_list: access_list,
+        let hash = self.spec().header_hash(&block.header);
+        let built = BuiltBlock {
+            hash,
+            block: block.clone(),
+            requests: executed.requests.clone(),
+            block_access_list: access_list.clone(),
             value,
-        })
+        };
+        senders.truncate(block.body.transactions.len());
+        let block = Arc::new(block);
+        let valid = ValidBlock {
+            block: Arc::clone(&block),
+            hash,
+            view,
+            executed,
+            access_list,
+            root: prepared,
+        };
+        let recovered = RecoveredBlock {
+            block,
+            hash,
+            senders,
+        };
+        Ok((built, ReadyBlock::new(valid, parent, recovered)))
     }
 
     /// The bytes of the block access list, if its length is valid: in a block with a low gas limit, withdrawals and
@@ -282,6 +337,7 @@ impl Chain {
         let fork = spec.fork_at(number, timestamp, merged);
         let since = |first: Fork| fork >= first;
         let difficulty = match spec.seal {
+            SealKind::Bft => U256::ONE,
             _ if since(Fork::Paris) => U256::ZERO,
             SealKind::Ethash {
                 fixed_difficulty: Some(fixed),
@@ -314,10 +370,10 @@ impl Chain {
             gas_limit,
             timestamp,
             extra_data: template.extra_data,
-            mix_hash: if since(Fork::Paris) {
-                template.prev_randao
-            } else {
-                B256::ZERO
+            mix_hash: match spec.seal {
+                SealKind::Bft => BFT_MIX_HASH,
+                _ if since(Fork::Paris) => template.prev_randao,
+                _ => B256::ZERO,
             },
             base_fee_per_gas: since(Fork::London).then_some(base_fee),
             excess_blob_gas: excess_blob_gas.filter(|_| since(Fork::Cancun)),
@@ -327,7 +383,8 @@ impl Chain {
             blob_gas_used: since(Fork::Cancun).then_some(0),
             requests_hash: since(Fork::Prague).then_some(B256::ZERO),
             block_access_list_hash: since(Fork::Amsterdam).then_some(B256::ZERO),
-            slot_number: since(Fork::Amsterdam).then_some(template.slot_number),
+            slot_number: (since(Fork::Amsterdam) && spec.seal != SealKind::Bft)
+                .then_some(template.slot_number),
             ..Header::default()
         };
         let withdrawals = Withdrawals::new(template.withdrawals);

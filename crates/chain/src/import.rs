@@ -17,6 +17,7 @@
 //! | `process` | execution and roots |
 //! | `tasks` | what is done in parallel with the execution |
 //! | `commit` | what is written |
+//! | `judged` | a block whose seals are still to come |
 //! | `batch` | several blocks, whose state root is computed once |
 //! | `listed` | the same without an execution, by their access lists |
 //! | `error` | why a block was not imported |
@@ -24,19 +25,22 @@
 mod batch;
 mod commit;
 mod error;
+mod judged;
 mod listed;
 mod process;
 mod request;
 mod tasks;
 mod validate;
 
+use crate::bft::Seals;
 use crate::tree::StoredHeader;
 use crate::{BlockId, Chain, SetHeadError, nanoseconds};
-use commit::ValidBlock;
+pub(crate) use commit::ValidBlock;
 pub use error::ImportError;
 pub(crate) use error::{ImportFailure, fault};
+pub use judged::JudgedBlock;
 use niwaki_execution::{RecoveringBlock, TxStats, recover_in_background};
-use niwaki_primitives::{AccountChanges, B256, Block};
+use niwaki_primitives::{AccountChanges, B256, Block, Fault, RecoveredBlock};
 use niwaki_rules::BodyRoots;
 use niwaki_state::HitRate;
 use process::ProcessedBlock;
@@ -86,6 +90,25 @@ pub struct Imported {
     pub timings: Timings,
 }
 
+impl Imported {
+    /// A block that this import did not execute.
+    fn untimed(id: BlockId, gas_used: u64, transactions: usize) -> Self {
+        Self {
+            id,
+            status: ImportStatus::Side,
+            gas_used,
+            transactions,
+            tx_stats: TxStats::default(),
+            has_bal_root: false,
+            root_flushes: 0,
+            has_bal: false,
+            reads: HitRate::default(),
+            waiting_batches: 0,
+            timings: Timings::default(),
+        }
+    }
+}
+
 /// How long the phases of an import took. All zero for a block that was stored already.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Timings {
@@ -131,6 +154,28 @@ struct ImportOptions<'r> {
     access_list: Option<&'r [AccountChanges]>,
     write_ahead: Option<WriteAhead<'r>>,
     canonicalize: bool,
+}
+
+/// A block that is valid, to be written.
+pub(crate) struct ReadyBlock {
+    valid: ValidBlock,
+    parent: StoredHeader,
+    recovered: RecoveredBlock,
+    imported: Imported,
+}
+
+impl ReadyBlock {
+    /// A block that was built and executed here.
+    pub(crate) fn new(valid: ValidBlock, parent: StoredHeader, recovered: RecoveredBlock) -> Self {
+        let gas_used = valid.executed.gas_used;
+        let imported = Imported::untimed(valid.id(), gas_used, recovered.senders.len());
+        Self {
+            valid,
+            parent,
+            recovered,
+            imported,
+        }
+    }
 }
 
 /// Measures phases one after the other.
@@ -216,7 +261,8 @@ impl Chain {
         let parent = parent.ok_or(ImportFailure::UnknownParent)?;
         let block = Arc::new(RecoveringBlock::new(block, hash, []));
         let _recovery = recover_in_background(&block, self.sender_threads());
-        self.validate(&block.block, &body_roots(&block.block.body), &parent)?;
+        let roots = body_roots(&block.block.body);
+        self.validate(&block.block, &roots, &parent, Seals::Needed)?;
         let view = self.world().view_at(parent.id).map_err(fault)?;
         let view = view.ok_or(ImportFailure::OutOfReach)?;
         let (executed, _) = self.execute(&block, None, &view)?;
@@ -237,17 +283,8 @@ impl Chain {
         canonicalize: bool,
     ) -> Result<Imported, ImportError> {
         let mut imported = Imported {
-            id: stored.id,
             status: ImportStatus::AlreadyStored,
-            gas_used: stored.header.gas_used,
-            transactions,
-            tx_stats: TxStats::default(),
-            has_bal_root: false,
-            root_flushes: 0,
-            has_bal: false,
-            reads: HitRate::default(),
-            waiting_batches: 0,
-            timings: Timings::default(),
+            ..Imported::untimed(stored.id, stored.header.gas_used, transactions)
         };
         if canonicalize && self.is_better(&stored) {
             let (id, parent) = (stored.id, stored.header.parent_hash);
@@ -265,11 +302,26 @@ impl Chain {
         block: &Arc<RecoveringBlock>,
         options: ImportOptions<'_>,
     ) -> Result<Imported, ImportFailure> {
+        let ready = self.make_ready(block, options, Seals::Needed)?;
+        if let Some(write_ahead) = options.write_ahead {
+            write_ahead(&block.block);
+        }
+        self.commit_ready(ready, options.canonicalize)
+            .map_err(fault)
+    }
+
+    /// Validates and executes a block.
+    fn make_ready(
+        &self,
+        block: &Arc<RecoveringBlock>,
+        options: ImportOptions<'_>,
+        seals: Seals,
+    ) -> Result<ReadyBlock, ImportFailure> {
         let ImportOptions {
             roots,
             access_list: bal,
             write_ahead,
-            canonicalize,
+            ..
         } = options;
         let mut timings = Timings::default();
         let mut clock = PhaseClock(Instant::now());
@@ -281,7 +333,7 @@ impl Chain {
         self.choose_block_threads();
         let _recovery = recover_in_background(block, self.sender_threads());
         let roots = roots.unwrap_or_else(|| body_roots(&block.block.body));
-        self.validate(&block.block, &roots, &parent)?;
+        self.validate(&block.block, &roots, &parent, seals)?;
         timings.check = clock.lap();
 
         let view = self.world().view_at(parent.id).map_err(fault)?;
@@ -303,9 +355,6 @@ impl Chain {
         let access_list = compare(self.spec(), &block.block, &executed, state_root, &receipts)?;
         timings.compare = clock.lap();
 
-        if let Some(write_ahead) = write_ahead {
-            write_ahead(&block.block);
-        }
         let gas_used = executed.gas_used;
         let recovered = block.recovered().expect("all transactions were executed");
         let valid = ValidBlock {
@@ -316,15 +365,10 @@ impl Chain {
             access_list,
             root,
         };
-        let id = valid.id();
-        let status = self
-            .commit_block(valid, &parent, canonicalize)
-            .map_err(fault)?;
-        self.cache_recent(recovered);
-        timings.commit = clock.lap();
-        Ok(Imported {
-            id,
-            status,
+        let imported = Imported {
+            id: valid.id(),
+            // Until it is written.
+            status: ImportStatus::Side,
             gas_used,
             transactions: block.block.body.transactions.len(),
             tx_stats,
@@ -332,8 +376,30 @@ impl Chain {
             root_flushes,
             has_bal: bal.is_some(),
             reads: self.world().value_hit_rate().since(looked_up),
-            waiting_batches: self.database().pending_batches(),
+            waiting_batches: 0,
             timings,
+        };
+        Ok(ReadyBlock {
+            valid,
+            parent,
+            recovered,
+            imported,
         })
+    }
+
+    /// Writes a block that is ready.
+    fn commit_ready(&self, ready: ReadyBlock, canonicalize: bool) -> Result<Imported, Fault> {
+        let ReadyBlock {
+            valid,
+            parent,
+            recovered,
+            mut imported,
+        } = ready;
+        let began = Instant::now();
+        imported.status = self.commit_block(valid, &parent, canonicalize)?;
+        self.cache_recent(recovered);
+        imported.timings.commit = began.elapsed();
+        imported.waiting_batches = self.database().pending_batches();
+        Ok(imported)
     }
 }

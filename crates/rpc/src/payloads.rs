@@ -19,7 +19,9 @@
 
 use crate::builder_settings::{PriceFloor, SharedBuilderSettings};
 use crate::{RpcError, lock};
-use niwaki_chain::{BlockTemplate, BuildError, BuiltBlock, Candidate, Chain};
+use niwaki_chain::{
+    BlockTemplate, BuildError, BuiltBlock, Candidate, Chain, JudgedBlock, NextCandidate,
+};
 use niwaki_primitives::{B256, Transaction, TxEnvelope};
 use niwaki_rules::InvalidTransaction;
 use niwaki_txpool::{Pool, Sidecar};
@@ -217,6 +219,21 @@ impl Payloads {
     pub(crate) fn build_now(&self, template: BlockTemplate) -> Result<Payload, BuildError> {
         self.builder.fill(template, &|| false)
     }
+
+    /// Builds one block that validators are to agree on, on the calling thread, until it is full or `should_end` holds.
+    ///
+    /// # Errors
+    /// [`BuildError`].
+    pub(crate) fn build_judged(
+        &self,
+        template: BlockTemplate,
+        should_end: &dyn Fn() -> bool,
+    ) -> Result<(BuiltBlock, JudgedBlock), BuildError> {
+        let chain = &self.builder.chain;
+        let build = |template, next: &mut NextCandidate<'_>| chain.build_judged(template, next);
+        let (built, _) = self.builder.fill_with(template, should_end, build)?;
+        Ok(built)
+    }
 }
 
 impl Builder {
@@ -276,6 +293,21 @@ impl Builder {
         should_end: &dyn Fn() -> bool,
     ) -> Result<Payload, BuildError> {
         let began = Instant::now();
+        let build = |template, next: &mut NextCandidate<'_>| self.chain.build_best(template, next);
+        let (built, mut sidecars) = self.fill_with(template, should_end, build)?;
+        let transactions = built.block.body.transactions.iter();
+        let hashes = transactions.map(TxEnvelope::tx_hash);
+        let sidecars = hashes.filter_map(|hash| sidecars.remove(hash)).collect();
+        Ok(Payload::new(built, sidecars, began))
+    }
+
+    /// The same with the chain's own way to build; also gives the blobs of the transactions that were offered.
+    fn fill_with<B>(
+        &self,
+        template: BlockTemplate,
+        should_end: &dyn Fn() -> bool,
+        build: impl FnOnce(BlockTemplate, &mut NextCandidate<'_>) -> Result<B, BuildError>,
+    ) -> Result<(B, HashMap<B256, Arc<Sidecar>>), BuildError> {
         let header = self.chain.next_header(template.clone())?;
         let rules = niwaki_rules::BlockRules::new(self.chain.spec(), &header);
         let base_fee = header.base_fee_per_gas.unwrap_or(0);
@@ -327,11 +359,8 @@ impl Builder {
                 sender: pooled.sender,
             })
         };
-        let built = self.chain.build_best(template, &mut next)?;
-        let transactions = built.block.body.transactions.iter();
-        let hashes = transactions.map(TxEnvelope::tx_hash);
-        let sidecars = hashes.filter_map(|hash| sidecars.remove(hash)).collect();
-        Ok(Payload::new(built, sidecars, began))
+        let built = build(template, &mut next)?;
+        Ok((built, sidecars))
     }
 }
 

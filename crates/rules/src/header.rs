@@ -217,7 +217,11 @@ pub fn next_gas_limit(parent: u64, target: u64) -> u64 {
 }
 
 /// Spec: EIP-1559.
-fn check_base_fee(spec: &ChainSpec, header: &Header, parent: &Header) -> Result<(), InvalidHeader> {
+pub(crate) fn check_base_fee(
+    spec: &ChainSpec,
+    header: &Header,
+    parent: &Header,
+) -> Result<(), InvalidHeader> {
     let expected = if spec.zero_base_fee {
         0
     } else {

@@ -117,7 +117,7 @@ impl Ballots {
     }
 
     /// The last round that was entered at a height.
-    pub(super) fn round_at(&self, height: u64) -> Option<u32> {
+    pub(crate) fn round_at(&self, height: u64) -> Option<u32> {
         let has_signed = !self.votes.is_empty() || self.round > 0;
         (height == self.height && has_signed).then_some(self.round)
     }

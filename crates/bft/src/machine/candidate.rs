@@ -58,6 +58,11 @@ impl Candidate {
         })
     }
 
+    /// Whose extra data its header has.
+    pub fn protocol(&self) -> BftProtocol {
+        self.protocol
+    }
+
     /// The round in its header.
     pub fn header_round(&self) -> u32 {
         self.extra.round

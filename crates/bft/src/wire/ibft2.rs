@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 const PROTOCOL: BftProtocol = BftProtocol::Ibft2;
 
-fn read_proposal_payload(bytes: &[u8]) -> Result<Signed<ProposalPayload>, ReadError> {
+pub(crate) fn read_proposal_payload(bytes: &[u8]) -> Result<Signed<ProposalPayload>, ReadError> {
     Signed::read(PROTOCOL, Kind::Proposal, bytes, |fields| {
         let PreparePayload { view, digest } = read_digest(PROTOCOL, fields)?;
         let digest = Some(digest);

@@ -79,6 +79,20 @@ impl<P> Signed<P> {
     }
 }
 
+/// Who signed an item `[payload, signature]`.
+pub(super) fn read_author(
+    protocol: BftProtocol,
+    kind: Kind,
+    bytes: &[u8],
+) -> Result<Address, ReadError> {
+    let mut fields = Fields::of(bytes)?;
+    let payload = fields.raw()?;
+    let signature: Seal = fields.item()?;
+    fields.end()?;
+    let hash = signed_hash(protocol, kind, payload);
+    Ok(recover_seal(&hash, &signature)?)
+}
+
 fn signed_hash(protocol: BftProtocol, kind: Kind, payload: &[u8]) -> B256 {
     let code = kind.code(protocol);
     keccak256(match protocol {

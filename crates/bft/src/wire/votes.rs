@@ -46,7 +46,7 @@ pub(super) fn digest_payload(protocol: BftProtocol, view: View, digest: &B256) -
     list([&height[..], &round, &item(digest)])
 }
 
-pub(super) fn read_prepare(
+pub(crate) fn read_prepare(
     protocol: BftProtocol,
     bytes: &[u8],
 ) -> Result<Signed<PreparePayload>, ReadError> {

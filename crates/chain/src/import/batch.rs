@@ -15,6 +15,7 @@ use super::validate::{body_roots, compare};
 use super::{
     ImportError, ImportOptions, ImportRequest, ImportStatus, Imported, PhaseClock, Timings,
 };
+use crate::bft::Seals;
 use crate::forkchoice::ReorgPath;
 use crate::indices::index_canonical;
 use crate::persist::BlockRows;
@@ -175,7 +176,7 @@ impl Chain {
         let mut clock = PhaseClock(Instant::now());
         self.choose_block_threads();
         let _recovery = recover_in_background(block, self.sender_threads());
-        self.validate(&block.block, roots, parent)?;
+        self.validate(&block.block, roots, parent, Seals::Needed)?;
         timings.check = clock.lap();
 
         let mut receipts = ReceiptRootBuilder::new(self.tuning().receipt_batch);

@@ -13,15 +13,15 @@ use niwaki_storage::{Batch, DeferredRows};
 use std::sync::Arc;
 
 /// A block that is valid, and what is written of it.
-pub(super) struct ValidBlock {
-    pub(super) block: Arc<Block>,
-    pub(super) hash: B256,
+pub(crate) struct ValidBlock {
+    pub(crate) block: Arc<Block>,
+    pub(crate) hash: B256,
     /// The state after its parent.
-    pub(super) view: View,
-    pub(super) executed: ExecutedBlock,
+    pub(crate) view: View,
+    pub(crate) executed: ExecutedBlock,
     /// RLP of its block access list, from Amsterdam on.
-    pub(super) access_list: Option<Bytes>,
-    pub(super) root: ComputedRoot,
+    pub(crate) access_list: Option<Bytes>,
+    pub(crate) root: ComputedRoot,
 }
 
 impl ValidBlock {

@@ -56,7 +56,7 @@ pub(crate) enum ImportFailure {
 
 impl ImportFailure {
     /// The error of the block `id`.
-    pub(super) fn at_block(self, id: BlockId, parent: B256) -> ImportError {
+    pub(crate) fn at_block(self, id: BlockId, parent: B256) -> ImportError {
         let BlockId { number, hash } = id;
         match self {
             Self::Invalid(reason) => ImportError::Invalid {

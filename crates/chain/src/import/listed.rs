@@ -11,6 +11,7 @@
 use super::error::{ImportFailure, fault};
 use super::tasks::bal_root::changed;
 use super::{BodyRoots, ImportError};
+use crate::bft::Seals;
 use crate::forkchoice::ReorgPath;
 use crate::indices::index_canonical;
 use crate::persist::add_block;
@@ -158,7 +159,7 @@ impl Chain {
                 transactions: header.transactions_root,
                 withdrawals: header.withdrawals_root,
             };
-            self.validate(&listed.block, &roots, &parent)?;
+            self.validate(&listed.block, &roots, &parent, Seals::Needed)?;
             let diff = bal_state_diff(&listed.list, &state, &|| false).map_err(fault)?;
             // No list deletes an account with storage: an execution says what is wrong.
             let diff = diff.ok_or(ImportFailure::OutOfReach)?;

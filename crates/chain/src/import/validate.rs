@@ -3,6 +3,7 @@
 use super::error::{ImportFailure, fault};
 use super::tasks::receipt_root::Receipts;
 use crate::Chain;
+use crate::bft::Seals;
 use crate::tree::StoredHeader;
 use niwaki_execution::ExecutedBlock;
 use niwaki_primitives::{B256, Block, BlockBody, Bytes, Encodable2718, Withdrawal};
@@ -19,6 +20,7 @@ impl Chain {
         block: &Block,
         roots: &BodyRoots,
         parent: &StoredHeader,
+        seals: Seals,
     ) -> Result<(), ImportFailure> {
         let header_parent = Parent {
             header: &parent.header,
@@ -26,7 +28,7 @@ impl Chain {
             total_difficulty: Some(parent.total_difficulty),
         };
         check_header(self.spec(), &block.header, &header_parent).map_err(InvalidBlock::from)?;
-        self.check_validators(&block.header, parent)?;
+        self.check_validators(&block.header, parent, seals)?;
 
         let rules = BlockRules::new(self.spec(), &block.header);
         check_body(&rules, block, roots).map_err(InvalidBlock::from)?;

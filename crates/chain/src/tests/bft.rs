@@ -149,3 +149,90 @@ fn a_block_that_breaks_a_rule_of_bft_headers_is_refused() {
         import(&chain, &blocks[1]);
     }
 }
+
+/// A block as validators are to agree on it: without seals.
+fn without_seals(network: &str, block: &Block) -> Block {
+    let protocol = match network {
+        "ibft" => BftProtocol::Ibft2,
+        _ => BftProtocol::Qbft,
+    };
+    let mut block = block.clone();
+    let mut extra = BftExtra::decode(protocol, &block.header.extra_data).unwrap();
+    extra.seals.clear();
+    block.header.extra_data = extra.encode(protocol);
+    block
+}
+
+#[test]
+fn a_block_is_judged_without_its_seals_and_committed_with_them() {
+    for network in ["qbft", "ibft", "qbft-contract"] {
+        let (chain, blocks) = (open(network), blocks(network));
+        for block in &blocks {
+            let judged = chain.judge(without_seals(network, block)).unwrap();
+            assert_eq!(judged.id().hash, chain.spec().header_hash(&block.header));
+            assert_eq!(chain.header(&judged.id().hash).unwrap(), None);
+            let imported = chain.commit_judged(judged, block.header.clone()).unwrap();
+            assert_eq!(imported.status, ImportStatus::Canonical);
+            assert_eq!(chain.head().header, block.header);
+            assert_eq!(
+                chain.block(&imported.id.hash).unwrap().as_ref(),
+                Some(block)
+            );
+        }
+        assert_clean(&chain);
+    }
+}
+
+#[test]
+fn two_blocks_of_one_height_are_judged_and_either_is_committed() {
+    let (chain, blocks) = (open("qbft"), blocks("qbft"));
+    let mut other = without_seals("qbft", &blocks[0]);
+    other.header.timestamp += 1;
+    let first = chain.judge(without_seals("qbft", &blocks[0])).unwrap();
+    let second = chain.judge(other.clone()).unwrap();
+    assert_ne!(first.id(), second.id());
+    chain
+        .commit_judged(first, blocks[0].header.clone())
+        .unwrap();
+    assert_eq!(chain.head().header, blocks[0].header);
+    // It has no quorum's seals.
+    let error = chain.commit_judged(second, other.header).unwrap_err();
+    assert!(error.to_string().contains("sealed"), "{error}");
+    import_all(&chain, &blocks[1..5]);
+    assert_clean(&chain);
+}
+
+#[test]
+fn a_judged_block_whose_height_was_decided_meanwhile_changes_nothing() {
+    let (chain, blocks) = (open("qbft"), blocks("qbft"));
+    let judged = chain.judge(without_seals("qbft", &blocks[0])).unwrap();
+    import_all(&chain, &blocks[..2]);
+    let imported = chain
+        .commit_judged(judged, blocks[0].header.clone())
+        .unwrap();
+    assert_eq!(imported.status, ImportStatus::AlreadyStored);
+    assert_eq!(chain.head().header, blocks[1].header);
+    let judged = chain.judge(without_seals("qbft", &blocks[2])).unwrap();
+    let error = chain.commit_judged(judged, blocks[3].header.clone());
+    assert!(matches!(error, Err(ImportError::Invalid { .. })));
+    assert_eq!(chain.head().header, blocks[1].header);
+}
+
+#[test]
+fn a_proposal_that_no_chain_would_refuse_may_be_refused_by_a_validator() {
+    let (chain, blocks) = (open("qbft"), blocks("qbft"));
+    let block = without_seals("qbft", &blocks[0]);
+    let refused = |change: &dyn Fn(&mut BftExtra, &mut Header)| {
+        let mut block = block.clone();
+        let mut extra = BftExtra::decode(BftProtocol::Qbft, &block.header.extra_data).unwrap();
+        change(&mut extra, &mut block.header);
+        block.header.extra_data = extra.encode(BftProtocol::Qbft);
+        chain.judge(block).unwrap_err().to_string()
+    };
+    let vanity = refused(&|extra, _| extra.vanity = Bytes::from_static(&[1; 33]));
+    assert!(vanity.contains("33 bytes of vanity"), "{vanity}");
+    let nonce = refused(&|_, header| header.nonce = 7_u64.to_be_bytes().into());
+    assert!(nonce.contains("nonce"), "{nonce}");
+    let coinbase = refused(&|_, header| header.beneficiary = Address::ZERO);
+    assert!(coinbase.contains("no validator"), "{coinbase}");
+}

@@ -6,12 +6,18 @@
 use super::{
     BftExtra, BftProtocol, BftRules, ValidatorSet, ValidatorSource, bft_seal_hash, recover_seal,
 };
+use crate::chain_spec::ChainSpec;
+use crate::header::check_base_fee;
 use crate::invalid::InvalidHeader;
 use alloy_primitives::{B256, U256, b256};
 use niwaki_primitives::{EMPTY_OMMER_ROOT_HASH, Header};
 
 /// The mix hash of every block of a BFT chain.
-const MIX_HASH: B256 = b256!("63746963616c2062797a616e74696e65206661756c7420746f6c6572616e6365");
+pub const BFT_MIX_HASH: B256 =
+    b256!("63746963616c2062797a616e74696e65206661756c7420746f6c6572616e6365");
+
+/// Bytes of a proposer's choice in the extra data, by convention.
+pub const VANITY_BYTES: usize = 32;
 
 /// Checks the fields that only BFT chains have rules for. `parent` is the parent's header.
 pub(crate) fn check_bft_fields(
@@ -20,7 +26,7 @@ pub(crate) fn check_bft_fields(
     parent: &Header,
 ) -> Result<(), InvalidHeader> {
     let got = header.mix_hash;
-    if got != MIX_HASH {
+    if got != BFT_MIX_HASH {
         return Err(InvalidHeader::BftMixHash { got });
     }
     let (got, expected) = (header.difficulty, U256::ONE);
@@ -70,19 +76,7 @@ pub fn check_bft_validators(
     header: &Header,
     validators: &ValidatorSet,
 ) -> Result<(), InvalidHeader> {
-    let extra = extra_of(rules, header)?;
-    let is_listed = match rules.source {
-        ValidatorSource::Headers => extra.validators == validators.as_slice(),
-        ValidatorSource::Contract(_) => extra.validators.is_empty() && extra.vote.is_none(),
-    };
-    if !is_listed {
-        let (got, expected) = (extra.validators.len(), validators.as_slice().len());
-        return Err(InvalidHeader::BftValidators { got, expected });
-    }
-    let got = header.beneficiary;
-    if !validators.contains(&got) {
-        return Err(InvalidHeader::BftProposer { got });
-    }
+    let extra = check_maker(rules, header, validators)?;
     let hash = bft_seal_hash(rules.protocol, header, &extra);
     let mut sealers = Vec::new();
     for seal in &extra.seals {
@@ -97,4 +91,66 @@ pub fn check_bft_validators(
         true => Ok(()),
         false => Err(InvalidHeader::BftSeals { got, expected }),
     }
+}
+
+/// Checks who made a header that validators are to agree on: it has no seals yet. Stricter than a chain is, which a validator may be:
+/// it only keeps its vote back.
+///
+/// # Errors
+/// The first rule that the header breaks.
+pub fn check_bft_proposal(
+    spec: &ChainSpec,
+    rules: &BftRules,
+    header: &Header,
+    parent: &Header,
+    validators: &ValidatorSet,
+) -> Result<(), InvalidHeader> {
+    let extra = check_maker(rules, header, validators)?;
+    if header.base_fee_per_gas.is_some() {
+        check_base_fee(spec, header, parent)?;
+    }
+    let (got, before) = (header.timestamp, parent.timestamp);
+    if got < before {
+        return Err(InvalidHeader::Timestamp {
+            got,
+            parent: before,
+        });
+    }
+    let bytes = extra.vanity.len();
+    if bytes != VANITY_BYTES {
+        return Err(InvalidHeader::BftExtraData(format!(
+            "{bytes} bytes of vanity, {VANITY_BYTES} are usual"
+        )));
+    }
+    let got = u64::from_be_bytes(header.nonce.0);
+    if got != 0 {
+        return Err(InvalidHeader::NonceNotZero { got });
+    }
+    let got = header.ommers_hash;
+    match got == EMPTY_OMMER_ROOT_HASH {
+        true => Ok(()),
+        false => Err(InvalidHeader::OmmersHashNotEmpty { got }),
+    }
+}
+
+/// The list of validators and the coinbase.
+fn check_maker(
+    rules: &BftRules,
+    header: &Header,
+    validators: &ValidatorSet,
+) -> Result<BftExtra, InvalidHeader> {
+    let extra = extra_of(rules, header)?;
+    let is_listed = match rules.source {
+        ValidatorSource::Headers => extra.validators == validators.as_slice(),
+        ValidatorSource::Contract(_) => extra.validators.is_empty() && extra.vote.is_none(),
+    };
+    if !is_listed {
+        let (got, expected) = (extra.validators.len(), validators.as_slice().len());
+        return Err(InvalidHeader::BftValidators { got, expected });
+    }
+    let got = header.beneficiary;
+    if !validators.contains(&got) {
+        return Err(InvalidHeader::BftProposer { got });
+    }
+    Ok(extra)
 }

@@ -1,0 +1,481 @@
+//! A validator in a node: the machine with its clock, its disk, its chain and its peers.
+//!
+//! ```text
+//! peers --bytes--> Door (seen? validator? recovered) --+
+//! chain --head--> blocks thread (who validates next) --+--> machine thread --records, messages, blocks--> journal thread --> peers
+//!                    ^  | verdicts, built blocks ------+         |                                             | finished blocks
+//!                    |  +<------------- to judge, to build ------+                                             |
+//!                    +<----------------------------------------------------------------------------------------+
+//! ```
+//!
+//! | thread | what it does |
+//! |---|---|
+//! | `bft` | one event after the other through the machine; timers |
+//! | `bft-journal` | makes records durable, then sends what follows them, in the machine's order |
+//! | `bft-blocks` | executes proposals, builds blocks, imports finished ones |
+//!
+//! The threads that receive messages recover who signed them. The machine's thread never waits for a disk, an execution or a peer.
+
+mod blocks;
+mod door;
+mod outbox;
+mod timers;
+
+use crate::journal::Journal;
+use crate::machine::{
+    Action, Ballots, DigestForm, Event, Guards, Head, Machine, Phase, Settings, TimerKind,
+};
+use crate::wire::{Form, KeyError, Message, Signer, View};
+use blocks::{Blocks, Job};
+use door::Door;
+use niwaki_chain::{
+    BlockTemplate, BuildError, BuiltBlock, Chain, HeadChange, ImportError, Imported, JudgedBlock,
+    StoredHeader,
+};
+use niwaki_primitives::{Address, B256, Bytes, Fault, Header};
+use niwaki_rules::{BftProtocol, ValidatorSet};
+use outbox::{Effect, Outbox};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{SystemTime, UNIX_EPOCH};
+use timers::Timers;
+use tracing::{error, info, warn};
+
+/// What the node does for its validator.
+pub trait ValidatorHost: Send + Sync {
+    /// Builds a block of the pool's transactions.
+    ///
+    /// # Errors
+    /// [`BuildError`].
+    fn build(&self, template: BlockTemplate) -> Result<(BuiltBlock, JudgedBlock), BuildError>;
+
+    /// Sends a message, of this number, to a validator or to all that are connected.
+    fn send(&self, protocol: BftProtocol, to: Option<Address>, code: u8, bytes: &Bytes);
+
+    /// Gets blocks that are missing, up to this one if it is known.
+    fn sync(&self, to: Option<u64>);
+
+    /// A block of the validators was imported.
+    fn imported(&self, header: &Header, imported: &Imported);
+}
+
+/// How a validator is run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Its key: that of the node.
+    pub key: B256,
+    /// How blocks are named in what it signs.
+    pub digest: DigestForm,
+    /// Whether proposals and round changes have a place for an access list.
+    pub has_access_list: bool,
+    /// The longest timeout of a round, milliseconds.
+    pub max_round_timeout_ms: u64,
+    /// Whether it follows to a later round when more validators than can be faulty are there.
+    pub has_early_round_change: bool,
+    /// The folder of its records.
+    pub folder: PathBuf,
+    /// Whether it signs although its records are missing.
+    pub accepts_missing_journal: bool,
+    /// The operator's bytes in the extra data.
+    pub vanity: B256,
+    /// The gas limit that its blocks approach.
+    pub target_gas_limit: Option<u64>,
+}
+
+/// Why a validator did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// Validators do not agree on the next block of this chain.
+    #[error("the chain is none of IBFT 2.0 or QBFT")]
+    NotBft,
+    /// The key is none.
+    #[error("the node's key: {0}")]
+    Key(#[from] KeyError),
+    /// The validators of the next block can't be read.
+    #[error(transparent)]
+    Chain(#[from] ImportError),
+    /// The disk failed.
+    #[error(transparent)]
+    Fault(#[from] Fault),
+    /// A thread did not start.
+    #[error("can't start the threads of the validator: {0}")]
+    Thread(std::io::Error),
+}
+
+/// Where a validator is.
+#[derive(Clone, Debug)]
+pub struct Status {
+    /// Its own address.
+    pub address: Address,
+    /// Height and round.
+    pub view: View,
+    /// How far it is in the round.
+    pub phase: Phase,
+    /// The validators of this height.
+    pub validators: ValidatorSet,
+}
+
+enum Input {
+    Event(Event),
+    Stop,
+}
+
+/// A running validator.
+pub struct Service {
+    inputs: Sender<Input>,
+    jobs: Sender<Job>,
+    effects: Sender<Effect>,
+    door: Arc<Door>,
+    status: Arc<Mutex<Status>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl std::fmt::Debug for Service {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Service").finish_non_exhaustive()
+    }
+}
+
+impl Service {
+    /// Starts a validator of a chain. It does nothing until [`Service::set_level`].
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub fn start(
+        chain: &Arc<Chain>,
+        options: Options,
+        host: Arc<dyn ValidatorHost>,
+    ) -> Result<Self, StartError> {
+        let stored = chain.head();
+        let head = next_head(chain, &stored)?.ok_or(StartError::NotBft)?;
+        let settings = settings(&options, head.rules.protocol)?;
+        let (journal, ballots) = open_journal(&options, stored.id.number)?;
+        let own = settings.signer.address();
+        let machine = Machine::new(settings, ballots, head.clone());
+        let status = Arc::new(Mutex::new(Status {
+            address: own,
+            view: machine.view(),
+            phase: machine.phase(),
+            validators: head.validators.clone(),
+        }));
+        let (inputs, events) = channel();
+        let (jobs, to_do) = channel();
+        let (effects, outgoing) = channel();
+        let door = Arc::new(Door::new(own, head.rules.protocol, &head.validators));
+        let blocks = Blocks {
+            chain: Arc::clone(chain),
+            own,
+            options: options.clone(),
+            head: head.clone(),
+            judged: Vec::new(),
+            deferred: Vec::new(),
+            events: inputs.clone(),
+            host: Arc::clone(&host),
+        };
+        let outbox = Outbox {
+            journal,
+            host: Arc::clone(&host),
+            jobs: jobs.clone(),
+        };
+        let worker = Worker {
+            options,
+            machine,
+            timers: Timers::default(),
+            connected: BTreeSet::new(),
+            is_level: false,
+            effects: effects.clone(),
+            jobs: jobs.clone(),
+            host,
+            door: Arc::clone(&door),
+            status: Arc::clone(&status),
+        };
+        let to_blocks = jobs.clone();
+        chain.on_head(Box::new(move |change: &HeadChange| {
+            // After a stop there is no receiver.
+            let _ = to_blocks.send(Job::Head(Box::new(change.head.clone())));
+        }));
+        let threads = vec![
+            spawn("bft", move || worker.run(&events))?,
+            spawn("bft-journal", move || outbox.run(&outgoing))?,
+            spawn("bft-blocks", move || blocks.run(&to_do))?,
+        ];
+        info!(validator = %own, validators = head.validators.as_slice().len(), "The validator is ready");
+        Ok(Self {
+            inputs,
+            jobs,
+            effects,
+            door,
+            status,
+            threads,
+        })
+    }
+
+    /// A message of a peer. Blocks for the time that its signatures take; most that are useless are dropped before.
+    pub fn receive(&self, protocol: BftProtocol, code: u8, bytes: &[u8]) {
+        if let Some(message) = self.door.open(protocol, code, bytes) {
+            let bytes = bytes.len();
+            let message = Box::new(message);
+            self.input(Event::Message { message, bytes });
+        }
+    }
+
+    /// A node with this address is connected, and speaks the protocol.
+    pub fn peer_up(&self, address: Address) {
+        self.input(Event::PeerUp(address));
+    }
+
+    /// It is connected no more.
+    pub fn peer_down(&self, address: Address) {
+        self.input(Event::PeerDown(address));
+    }
+
+    /// Whether there is a transaction for the next block.
+    pub fn set_work(&self, has_work: bool) {
+        self.input(Event::Work(has_work));
+    }
+
+    /// Whether the chain is where that of the peers is.
+    pub fn set_level(&self, is_level: bool) {
+        self.input(Event::Level(is_level));
+    }
+
+    /// Where it is.
+    pub fn status(&self) -> Status {
+        lock(&self.status).clone()
+    }
+
+    fn input(&self, event: Event) {
+        // After a stop there is no receiver.
+        let _ = self.inputs.send(Input::Event(event));
+    }
+
+    /// Stops it; what was decided is written.
+    pub fn stop(self) {
+        let _ = self.inputs.send(Input::Stop);
+        let _ = self.effects.send(Effect::Stop);
+        let _ = self.jobs.send(Job::Stop);
+        for thread in self.threads {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, StartError> {
+    let thread = thread::Builder::new().name(name.to_owned());
+    thread.spawn(run).map_err(StartError::Thread)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn settings(options: &Options, protocol: BftProtocol) -> Result<Settings, KeyError> {
+    let form = Form {
+        protocol,
+        has_access_list: options.has_access_list,
+    };
+    Ok(Settings {
+        signer: Signer::new(form, options.key)?,
+        digest: options.digest,
+        max_round_timeout_ms: options.max_round_timeout_ms,
+        has_early_round_change: options.has_early_round_change,
+        guards: Guards::default(),
+    })
+}
+
+/// A node without records may have signed anything, unless its chain has just begun.
+fn open_journal(options: &Options, head: u64) -> Result<(Journal, Ballots), Fault> {
+    let (journal, ballots) = Journal::open(&options.folder)?;
+    let ballots = match ballots {
+        Some(ballots) => ballots,
+        None if head == 0 || options.accepts_missing_journal => Ballots::default(),
+        None => {
+            warn!(
+                folder = %options.folder.display(),
+                "What this validator has signed is not known: it signs nothing until the chain has passed the next block"
+            );
+            Ballots::unknown()
+        }
+    };
+    Ok((journal, ballots))
+}
+
+/// What the machine must know of a block to agree on its child.
+fn next_head(chain: &Chain, stored: &StoredHeader) -> Result<Option<Head>, ImportError> {
+    let number = stored.id.number;
+    let Some(validators) = chain.next_validators(stored)? else {
+        return Ok(None);
+    };
+    let rules = chain.spec().bft_rules_at(number.saturating_add(1));
+    Ok(rules.map(|rules| Head {
+        number,
+        hash: stored.id.hash,
+        timestamp: stored.header.timestamp,
+        coinbase: stored.header.beneficiary,
+        validators,
+        rules: Arc::new(rules.clone()),
+    }))
+}
+
+fn now_ms() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now = now.unwrap_or_default().as_millis();
+    u64::try_from(now).unwrap_or(u64::MAX)
+}
+
+/// The machine's thread.
+struct Worker {
+    options: Options,
+    machine: Machine,
+    timers: Timers,
+    connected: BTreeSet<Address>,
+    is_level: bool,
+    effects: Sender<Effect>,
+    jobs: Sender<Job>,
+    host: Arc<dyn ValidatorHost>,
+    door: Arc<Door>,
+    status: Arc<Mutex<Status>>,
+}
+
+impl Worker {
+    fn run(mut self, events: &Receiver<Input>) {
+        loop {
+            let event = match events.recv_timeout(self.timers.wait(now_ms())) {
+                Ok(Input::Event(event)) => event,
+                Ok(Input::Stop) | Err(RecvTimeoutError::Disconnected) => return,
+                Err(RecvTimeoutError::Timeout) => match self.timers.next_due(now_ms()) {
+                    Some(timer) => Event::Timer(timer),
+                    None => continue,
+                },
+            };
+            if let Err(reason) = self.step(event) {
+                error!(%reason, "The validator stops");
+                return;
+            }
+        }
+    }
+
+    fn step(&mut self, event: Event) -> Result<(), KeyError> {
+        match &event {
+            Event::PeerUp(peer) => drop(self.connected.insert(*peer)),
+            Event::PeerDown(peer) => drop(self.connected.remove(peer)),
+            Event::Level(is_level) => self.is_level = *is_level,
+            Event::Message { .. } => self.door.taken(),
+            Event::Head(head) => {
+                self.door
+                    .set_validators(head.rules.protocol, &head.validators);
+                lock(&self.status).validators = head.validators.clone();
+                if head.rules.protocol != self.machine.form().protocol {
+                    return self.migrate(Head::clone(head));
+                }
+            }
+            _ => {}
+        }
+        self.feed(event)
+    }
+
+    fn feed(&mut self, event: Event) -> Result<(), KeyError> {
+        let before = self.machine.view();
+        let mut actions = Vec::new();
+        self.machine.step(now_ms(), event, &mut actions)?;
+        actions.into_iter().for_each(|action| self.act(action));
+        let view = self.machine.view();
+        if view != before && view.round > 1 {
+            self.log_round(view);
+        }
+        let mut status = lock(&self.status);
+        (status.view, status.phase) = (view, self.machine.phase());
+        Ok(())
+    }
+
+    /// The chain goes on with the other protocol: with a new machine, which knows what was signed.
+    fn migrate(&mut self, head: Head) -> Result<(), KeyError> {
+        let settings = settings(&self.options, head.rules.protocol)?;
+        let ballots = self.machine.ballots().clone();
+        info!(
+            block = head.number + 1,
+            protocol = head.rules.protocol.name(),
+            "The protocol changes"
+        );
+        self.machine = Machine::new(settings, ballots, head);
+        for peer in self.connected.clone() {
+            self.feed(Event::PeerUp(peer))?;
+        }
+        match self.is_level {
+            true => self.feed(Event::Level(true)),
+            false => Ok(()),
+        }
+    }
+
+    fn act(&mut self, action: Action) {
+        match action {
+            Action::Record(record) => self.effect(Effect::Record(record)),
+            Action::Send { to, message } => {
+                let form = self.machine.form();
+                self.effect(Effect::Send { form, to, message });
+            }
+            Action::Finish { candidate, header } => {
+                self.effect(Effect::Finish { candidate, header });
+            }
+            Action::Set { timer, at_ms } => self.timers.set(timer, at_ms),
+            Action::Build { view, timestamp } => self.job(Job::Build { view, timestamp }),
+            Action::Judge(candidate) => self.job(Job::Judge(candidate)),
+            Action::Sync { to } => self.host.sync(to),
+            Action::Evidence(messages) => log_evidence(&messages),
+            Action::Refused {
+                author,
+                view,
+                reason,
+            } => {
+                warn!(validator = %author, height = view.height, round = view.round, %reason, "Refused a message")
+            }
+            Action::Stop(message) => error!(
+                height = message.view().height,
+                round = message.view().round,
+                kind = ?message.kind(),
+                "Another node signs with the key of this one: this validator signs nothing any more; stop one of the two"
+            ),
+        }
+    }
+
+    // After a stop there is no receiver.
+    fn effect(&self, effect: Effect) {
+        let _ = self.effects.send(effect);
+    }
+
+    fn job(&self, job: Job) {
+        let _ = self.jobs.send(job);
+    }
+
+    /// From round 2 on, who is missing.
+    fn log_round(&self, view: View) {
+        let status = lock(&self.status).clone();
+        let missing = status.validators.as_slice().iter();
+        let missing =
+            missing.filter(|one| **one != status.address && !self.connected.contains(*one));
+        let missing: Vec<String> = missing.map(Address::to_string).collect();
+        warn!(
+            height = view.height,
+            round = view.round,
+            not_connected = missing.join(" "),
+            "Validators do not agree yet"
+        );
+    }
+}
+
+fn log_evidence(messages: &[Message; 2]) {
+    let [first, _] = messages;
+    warn!(
+        validator = %first.author(),
+        height = first.view().height,
+        round = first.view().round,
+        kind = ?first.kind(),
+        "A validator has signed two different messages"
+    );
+}
+
+#[cfg(test)]
+mod tests;

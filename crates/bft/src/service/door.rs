@@ -1,0 +1,103 @@
+//! Which messages of peers reach the machine.
+//!
+//! One that was seen is dropped by its bytes; then one of an author who is no validator, before its other signatures are recovered; then
+//! what does not fit into the queue.
+
+use super::lock;
+use crate::wire::{Message, author_of};
+use niwaki_crypto::keccak256;
+use niwaki_primitives::{Address, B256};
+use niwaki_rules::{BftProtocol, ValidatorSet};
+use std::collections::{HashSet, VecDeque};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Messages that are remembered.
+const SEEN: usize = 1_000;
+/// Messages that wait for the machine.
+const MAX_WAITING: usize = 1_000;
+
+#[derive(Debug, Default)]
+struct Seen {
+    hashes: HashSet<B256>,
+    oldest_first: VecDeque<B256>,
+}
+
+impl Seen {
+    /// Whether it is new.
+    fn add(&mut self, hash: B256) -> bool {
+        let is_new = self.hashes.insert(hash);
+        if is_new {
+            self.oldest_first.push_back(hash);
+            if self.oldest_first.len() > SEEN
+                && let Some(oldest) = self.oldest_first.pop_front()
+            {
+                self.hashes.remove(&oldest);
+            }
+        }
+        is_new
+    }
+}
+
+#[derive(Debug)]
+struct Validators {
+    protocol: BftProtocol,
+    all: ValidatorSet,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Door {
+    own: Address,
+    seen: Mutex<Seen>,
+    validators: Mutex<Validators>,
+    waiting: AtomicUsize,
+}
+
+impl Door {
+    pub(super) fn new(own: Address, protocol: BftProtocol, validators: &ValidatorSet) -> Self {
+        Self {
+            own,
+            seen: Mutex::default(),
+            validators: Mutex::new(Validators {
+                protocol,
+                all: validators.clone(),
+            }),
+            waiting: AtomicUsize::new(0),
+        }
+    }
+
+    /// The head has moved.
+    pub(super) fn set_validators(&self, protocol: BftProtocol, validators: &ValidatorSet) {
+        *lock(&self.validators) = Validators {
+            protocol,
+            all: validators.clone(),
+        };
+    }
+
+    /// The message, if it is for the machine. [`Door::taken`] follows it.
+    pub(super) fn open(&self, protocol: BftProtocol, code: u8, bytes: &[u8]) -> Option<Message> {
+        if self.waiting.load(Ordering::Relaxed) >= MAX_WAITING {
+            return None;
+        }
+        if !lock(&self.seen).add(keccak256(bytes)) {
+            return None;
+        }
+        let author = author_of(protocol, code, bytes).ok()?;
+        let is_wanted = {
+            let validators = lock(&self.validators);
+            validators.protocol == protocol && validators.all.contains(&author)
+        };
+        if !is_wanted && author != self.own {
+            return None;
+        }
+        let message = Message::decode(protocol, code, bytes).ok()?;
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        Some(message)
+    }
+
+    /// The machine has got a message.
+    pub(super) fn taken(&self) {
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+}

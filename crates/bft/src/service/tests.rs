@@ -1,0 +1,301 @@
+//! Four validators in one process: each with its chain, its threads and its records.
+
+use super::*;
+use niwaki_chain::{ChainConfig, GenesisBlock, StateOptions, StorageOptions};
+use niwaki_primitives::{U256, hex};
+use niwaki_rules::{BftExtra, Genesis};
+use std::path::Path;
+use std::sync::Weak;
+use std::time::Duration;
+use tempfile::TempDir;
+
+const VALIDATORS: usize = 4;
+
+fn key(number: usize) -> B256 {
+    B256::from(U256::from(number + 1))
+}
+
+fn address(number: usize) -> Address {
+    niwaki_crypto::address_of_secret_key(&key(number)).unwrap()
+}
+
+/// A chain of these validators, a block every 100 ms. From block `qbft_from` on it is one of QBFT.
+fn genesis(protocol: BftProtocol, count: usize, qbft_from: Option<u64>) -> Genesis {
+    let extra = BftExtra {
+        vanity: B256::ZERO.0.into(),
+        validators: (0..count).map(address).collect(),
+        ..BftExtra::default()
+    };
+    let rules = r#"{"epochlength": 30000, "blockperiodseconds": 1, "xblockperiodmilliseconds": 100, "requesttimeoutseconds": 1}"#;
+    let config = match (protocol, qbft_from) {
+        (BftProtocol::Qbft, _) => format!(r#""qbft": {rules}"#),
+        (BftProtocol::Ibft2, None) => format!(r#""ibft2": {rules}"#),
+        (BftProtocol::Ibft2, Some(from)) => {
+            let next = rules.replacen('{', &format!(r#"{{"startBlock": {from}, "#), 1);
+            format!(r#""ibft2": {rules}, "qbft": {next}"#)
+        }
+    };
+    let json = format!(
+        r#"{{"config": {{"chainId": 1337, "berlinBlock": 0, "londonBlock": 0, "shanghaiTime": 0, "zeroBaseFee": true, {config}}},
+        "nonce": "0x0", "timestamp": "0x58ee40ba", "extraData": "0x{}", "gasLimit": "0x1c9c380", "difficulty": "0x1",
+        "mixHash": "0x63746963616c2062797a616e74696e65206661756c7420746f6c6572616e6365",
+        "coinbase": "0x0000000000000000000000000000000000000000", "alloc": {{}}}}"#,
+        hex::encode(extra.encode(protocol))
+    );
+    Genesis::from_json(&json).unwrap()
+}
+
+fn open(genesis: &Genesis) -> Arc<Chain> {
+    niwaki_crypto::install(niwaki_crypto::Preference::Auto).unwrap();
+    let config = ChainConfig {
+        data_path: None,
+        genesis: GenesisBlock::from(genesis),
+        spec: Arc::new(genesis.spec.clone()),
+        storage: StorageOptions::default(),
+        state: StateOptions {
+            cache_bytes: 1 << 20,
+            ..StateOptions::default()
+        },
+    };
+    Arc::new(Chain::open(config).unwrap())
+}
+
+/// Which validators run; they reach each other directly.
+#[derive(Default)]
+struct Wires(Mutex<Vec<Option<Weak<Service>>>>);
+
+impl Wires {
+    fn others(&self, own: usize) -> Vec<(usize, Arc<Service>)> {
+        let all = lock(&self.0);
+        let up = all.iter().enumerate().filter(|(number, _)| *number != own);
+        up.filter_map(|(number, one)| Some((number, one.as_ref()?.upgrade()?)))
+            .collect()
+    }
+}
+
+/// What the node of a validator does.
+struct Host {
+    number: usize,
+    chain: Arc<Chain>,
+    wires: Arc<Wires>,
+    sources: Vec<Arc<Chain>>,
+    done: Sender<u64>,
+}
+
+impl ValidatorHost for Host {
+    fn build(&self, template: BlockTemplate) -> Result<(BuiltBlock, JudgedBlock), BuildError> {
+        self.chain.build_judged(template, &mut |_| None)
+    }
+
+    fn send(&self, protocol: BftProtocol, to: Option<Address>, code: u8, bytes: &Bytes) {
+        for (other, service) in self.wires.others(self.number) {
+            if to.is_none_or(|to| to == address(other)) {
+                service.receive(protocol, code, bytes);
+            }
+        }
+    }
+
+    fn sync(&self, _: Option<u64>) {
+        catch_up(&self.chain, &self.sources);
+    }
+
+    fn imported(&self, header: &Header, _: &Imported) {
+        let _ = self.done.send(header.number);
+    }
+}
+
+/// A network in this process.
+struct Rig {
+    wires: Arc<Wires>,
+    chains: Vec<Arc<Chain>>,
+    services: Vec<Option<Arc<Service>>>,
+    folder: TempDir,
+    /// The numbers of blocks that were imported.
+    imported: Receiver<u64>,
+    done: Sender<u64>,
+}
+
+impl Rig {
+    fn new(genesis: &Genesis) -> Self {
+        let chains = (0..VALIDATORS).map(|_| open(genesis)).collect();
+        let (done, imported) = channel();
+        let mut rig = Self {
+            wires: Arc::default(),
+            chains,
+            services: (0..VALIDATORS).map(|_| None).collect(),
+            folder: tempfile::tempdir().unwrap(),
+            imported,
+            done,
+        };
+        lock(&rig.wires.0).resize(VALIDATORS, None);
+        (0..VALIDATORS).for_each(|number| rig.start(number));
+        rig
+    }
+
+    fn options(&self, number: usize) -> Options {
+        Options {
+            key: key(number),
+            digest: DigestForm::OwnRound,
+            has_access_list: true,
+            max_round_timeout_ms: 60_000,
+            has_early_round_change: true,
+            folder: self.records(number),
+            accepts_missing_journal: false,
+            vanity: B256::ZERO,
+            target_gas_limit: None,
+        }
+    }
+
+    fn records(&self, number: usize) -> PathBuf {
+        Path::new(self.folder.path()).join(number.to_string())
+    }
+
+    fn start(&mut self, number: usize) {
+        let chain = Arc::clone(&self.chains[number]);
+        let host = Host {
+            number,
+            chain: Arc::clone(&chain),
+            wires: Arc::clone(&self.wires),
+            sources: self.chains.clone(),
+            done: self.done.clone(),
+        };
+        let service = Service::start(&chain, self.options(number), Arc::new(host)).unwrap();
+        let service = Arc::new(service);
+        lock(&self.wires.0)[number] = Some(Arc::downgrade(&service));
+        for (other, peer) in self.wires.others(number) {
+            service.peer_up(address(other));
+            peer.peer_up(address(number));
+        }
+        service.set_level(true);
+        self.services[number] = Some(service);
+    }
+
+    fn stop(&mut self, number: usize) {
+        lock(&self.wires.0)[number] = None;
+        for (_, peer) in self.wires.others(number) {
+            peer.peer_down(address(number));
+        }
+        let mut service = self.services[number].take().unwrap();
+        // Another one's thread may be about to give it a message.
+        let service = loop {
+            match Arc::try_unwrap(service) {
+                Ok(service) => break service,
+                Err(shared) => service = shared,
+            }
+            thread::yield_now();
+        };
+        service.stop();
+    }
+
+    /// Waits until all that run have imported a block of this number.
+    fn reach(&self, number: u64) {
+        let up = |node: &usize| self.services[*node].is_some();
+        let is_there = || {
+            let mut up = (0..VALIDATORS).filter(up);
+            up.all(|node| self.chains[node].head().id.number >= number)
+        };
+        while !is_there() {
+            let next = self.imported.recv_timeout(Duration::from_secs(60));
+            if next.is_err() && !is_there() {
+                let all = self.services.iter().flatten();
+                let all: Vec<Status> = all.map(|service| service.status()).collect();
+                panic!("no block {number}: {all:?}");
+            }
+        }
+    }
+
+    /// All chains are the same up to the shortest one.
+    fn check_equal(&self) {
+        let heads = self.chains.iter().map(|chain| chain.head().id.number);
+        let lowest = heads.min().unwrap();
+        for number in 1..=lowest {
+            let hashes = self.chains.iter().map(|chain| {
+                let header = chain.header_at(number).unwrap().unwrap();
+                header.id.hash
+            });
+            let hashes: Vec<B256> = hashes.collect();
+            assert!(
+                hashes.iter().all(|hash| *hash == hashes[0]),
+                "block {number}"
+            );
+        }
+    }
+
+    fn stop_all(mut self) {
+        for number in 0..VALIDATORS {
+            if self.services[number].is_some() {
+                self.stop(number);
+            }
+        }
+        self.check_equal();
+    }
+}
+
+/// What a sync does: the blocks of the longest chain.
+fn catch_up(own: &Arc<Chain>, sources: &[Arc<Chain>]) {
+    let longest = sources.iter().max_by_key(|chain| chain.head().id.number);
+    let Some(source) = longest else {
+        return;
+    };
+    for number in own.head().id.number + 1..=source.head().id.number {
+        let header = source.header_at(number).unwrap().unwrap();
+        let block = source.block(&header.id.hash).unwrap().unwrap();
+        own.import(block).unwrap();
+    }
+}
+
+#[test]
+fn four_validators_agree_and_three_go_on_without_the_fourth_which_comes_back() {
+    for protocol in [BftProtocol::Qbft, BftProtocol::Ibft2] {
+        let mut rig = Rig::new(&genesis(protocol, VALIDATORS, None));
+        rig.reach(8);
+        rig.stop(3);
+        let height = rig.chains[0].head().id.number;
+        rig.reach(height + 8);
+        catch_up(&rig.chains[3], &rig.chains);
+        rig.start(3);
+        let height = rig.chains[0].head().id.number;
+        rig.reach(height + 8);
+        rig.stop_all();
+    }
+}
+
+#[test]
+fn all_stop_and_start_again_and_go_on() {
+    let mut rig = Rig::new(&genesis(BftProtocol::Qbft, VALIDATORS, None));
+    for _ in 0..3 {
+        let height = rig.chains[0].head().id.number;
+        rig.reach(height + 3);
+        (0..VALIDATORS).for_each(|number| rig.stop(number));
+        (0..VALIDATORS).for_each(|number| rig.start(number));
+    }
+    let height = rig.chains[0].head().id.number;
+    rig.reach(height + 3);
+    rig.stop_all();
+}
+
+#[test]
+fn a_chain_of_ibft_2_goes_on_as_one_of_qbft() {
+    let rig = Rig::new(&genesis(BftProtocol::Ibft2, VALIDATORS, Some(5)));
+    rig.reach(10);
+    let form = |number| {
+        let header = rig.chains[0].header_at(number).unwrap().unwrap().header;
+        [BftProtocol::Ibft2, BftProtocol::Qbft]
+            .map(|protocol| BftExtra::decode(protocol, &header.extra_data).is_ok())
+    };
+    assert_eq!([form(4), form(5)], [[true, false], [false, true]]);
+    rig.stop_all();
+}
+
+#[test]
+fn a_validator_whose_records_are_lost_abstains_for_a_block() {
+    let mut rig = Rig::new(&genesis(BftProtocol::Qbft, VALIDATORS, None));
+    rig.reach(3);
+    rig.stop(2);
+    std::fs::remove_dir_all(rig.records(2)).unwrap();
+    catch_up(&rig.chains[2], &rig.chains);
+    rig.start(2);
+    let height = rig.chains[0].head().id.number;
+    rig.reach(height + 6);
+    rig.stop_all();
+}

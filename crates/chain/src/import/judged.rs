@@ -1,0 +1,100 @@
+//! A block whose seals are still to come: executed once, written when validators have agreed on it.
+//!
+//! The hash of a BFT block leaves its seals and its round out, so what an execution says of a proposal holds for the block that comes of it,
+//! in whatever round. Until then it is in no table: readers do not see it, and it is gone with the process.
+
+use super::{ImportFailure, ImportOptions, Imported, ReadyBlock};
+use crate::bft::Seals;
+use crate::{BlockId, Chain, ImportError};
+use niwaki_execution::RecoveringBlock;
+use niwaki_primitives::{Block, Fault, Header};
+use niwaki_rules::{InvalidBlock, InvalidHeader};
+use std::sync::Arc;
+
+/// A block that was executed and is valid, but for its seals.
+pub struct JudgedBlock(Box<ReadyBlock>);
+
+impl std::fmt::Debug for JudgedBlock {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let id = self.0.imported.id;
+        f.debug_tuple("JudgedBlock").field(&id).finish()
+    }
+}
+
+impl JudgedBlock {
+    pub(crate) fn new(ready: ReadyBlock) -> Self {
+        Self(Box::new(ready))
+    }
+
+    /// Number and hash.
+    pub fn id(&self) -> BlockId {
+        self.0.imported.id
+    }
+
+    /// The block, without seals.
+    pub fn block(&self) -> &Arc<Block> {
+        &self.0.valid.block
+    }
+}
+
+impl Chain {
+    /// Validates and executes a block that validators are to agree on, with the rules for a proposal. Nothing is written.
+    ///
+    /// # Errors
+    /// [`ImportError`].
+    pub fn judge(&self, block: Block) -> Result<JudgedBlock, ImportError> {
+        let hash = self.spec().header_hash(&block.header);
+        let (number, parent) = (block.header.number, block.header.parent_hash);
+        let _guard = self.begin_import();
+        let _writer = self.writer();
+        let options = ImportOptions {
+            roots: None,
+            access_list: None,
+            write_ahead: None,
+            canonicalize: true,
+        };
+        let block = Arc::new(RecoveringBlock::new(block, hash, []));
+        let ready = self.make_ready(&block, options, Seals::ToCome);
+        ready
+            .map(JudgedBlock::new)
+            .map_err(|failure| failure.at_block(BlockId { number, hash }, parent))
+    }
+
+    /// Writes a judged block under its header with seals, which are checked, and makes it the head. One whose parent is not the head
+    /// any more is imported as any other.
+    ///
+    /// # Errors
+    /// [`ImportError`]; then the chain is as it was.
+    pub fn commit_judged(
+        &self,
+        judged: JudgedBlock,
+        header: Header,
+    ) -> Result<Imported, ImportError> {
+        let (id, mut ready) = (judged.id(), *judged.0);
+        let parent = ready.parent.id;
+        if self.spec().header_hash(&header) != id.hash {
+            let got = self.spec().header_hash(&header);
+            let reason = InvalidHeader::ParentHash {
+                got,
+                expected: id.hash,
+            };
+            return Err(ImportFailure::from(InvalidBlock::from(reason)).at_block(id, parent.hash));
+        }
+        let _guard = self.begin_import();
+        let writer = self.writer();
+        self.check_validators(&header, &ready.parent, Seals::Needed)
+            .map_err(|failure| failure.at_block(id, parent.hash))?;
+        let block = Block {
+            header,
+            body: ready.valid.block.body.clone(),
+        };
+        if self.head().id != parent || self.header(&id.hash)?.is_some() {
+            drop(writer);
+            return self.import(block);
+        }
+        ready.valid.block = Arc::new(block);
+        ready.recovered.block = Arc::clone(&ready.valid.block);
+        let imported = self.commit_ready(ready, true);
+        imported.map_err(|fault: Fault| fault.into())
+    }
+}
