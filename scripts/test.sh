@@ -50,6 +50,9 @@ if [ ${#peer[@]} -gt 0 ]; then
   step "${sync[@]}" --source geth
   step "${sync[@]}" --sink geth
 fi
+# Validators agree, are killed one by one and all at once, and go on.
+step "$bin/niwaki-devnet" peers validators --niwaki "$bin/niwaki" --period-ms 200 --blocks 10 --blackouts 1
+step "$bin/niwaki-devnet" peers validators --niwaki "$bin/niwaki" --protocol ibft2 --period-ms 200 --blocks 10 --blackouts 1
 # The state of a late block instead of every block, likewise.
 snap=("$bin/niwaki-devnet" peers sync --niwaki "$bin/niwaki" "${peer[@]}" --blocks 300 --snap)
 step "${snap[@]}"

@@ -130,7 +130,8 @@ pub struct Service {
     effects: Sender<Effect>,
     door: Arc<Door>,
     status: Arc<Mutex<Status>>,
-    threads: Vec<JoinHandle<()>>,
+    has_lost_records: bool,
+    threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl std::fmt::Debug for Service {
@@ -153,7 +154,7 @@ impl Service {
         let head = next_head(chain, &stored)?.ok_or(StartError::NotBft)?;
         let settings = settings(&options, head.rules.protocol)?;
         let (journal, ballots) = open_journal(&options, stored.id.number)?;
-        let own = settings.signer.address();
+        let (own, has_lost_records) = (settings.signer.address(), ballots.is_lost());
         let machine = Machine::new(settings, ballots, head.clone());
         let status = Arc::new(Mutex::new(Status {
             address: own,
@@ -209,7 +210,8 @@ impl Service {
             effects,
             door,
             status,
-            threads,
+            has_lost_records,
+            threads: Mutex::new(threads),
         })
     }
 
@@ -247,17 +249,24 @@ impl Service {
         lock(&self.status).clone()
     }
 
+    /// Whether it started without knowing what it had signed. Such a node must not be told that it is level before it knows where others
+    /// are.
+    pub fn has_lost_records(&self) -> bool {
+        self.has_lost_records
+    }
+
     fn input(&self, event: Event) {
         // After a stop there is no receiver.
         let _ = self.inputs.send(Input::Event(event));
     }
 
     /// Stops it; what was decided is written.
-    pub fn stop(self) {
+    pub fn stop(&self) {
         let _ = self.inputs.send(Input::Stop);
         let _ = self.effects.send(Effect::Stop);
         let _ = self.jobs.send(Job::Stop);
-        for thread in self.threads {
+        let threads = std::mem::take(&mut *lock(&self.threads));
+        for thread in threads {
             let _ = thread.join();
         }
     }

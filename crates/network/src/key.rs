@@ -140,8 +140,8 @@ impl NodeKey {
         self.id
     }
 
-    /// The secret, for libraries that sign with it themselves.
-    pub(crate) fn secret(&self) -> &B256 {
+    /// The secret, for what signs with it itself: libraries, and the validator of this node.
+    pub fn secret(&self) -> &B256 {
         &self.secret
     }
 

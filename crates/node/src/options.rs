@@ -8,6 +8,7 @@
 //! | `storage` | `niwaki storage` and its commands |
 
 mod access;
+mod bft;
 mod node;
 mod peers;
 mod storage;

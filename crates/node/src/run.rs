@@ -13,6 +13,7 @@
 //! | `follow` | the thread that follows the head: pool, subscriptions, log |
 //! | `warm` | the thread that executes pooled transactions before the next block |
 //! | `log_index` | the thread that builds the log index |
+//! | `validator` | the validator of a BFT chain |
 //! | `dev` | the thread that builds blocks of `--network=dev` |
 //! | `pool_file` | saves and restores the pool |
 //! | `metrics` | Prometheus metrics: served and pushed |
@@ -37,6 +38,7 @@ mod secret;
 mod servers;
 mod tls;
 mod tokens;
+mod validator;
 mod warm;
 mod watch;
 
@@ -53,6 +55,7 @@ use follow::Follower;
 use log_index::LogIndexer;
 use network::Peers;
 use niwaki_chain::{Chain, Consensus};
+use niwaki_network::NodeKey;
 use niwaki_primitives::{Account, Address, B256, Bytes, Fault, StateView, U256};
 use niwaki_rpc::{Backend, Identity, WorkerPools, yield_to_blocks};
 use niwaki_txpool::{Pool, PoolConfig, SharedView};
@@ -62,6 +65,7 @@ use servers::Servers;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tracing::{info, warn};
+use validator::Validator;
 use warm::PoolWarmer;
 use watch::Watch;
 
@@ -117,16 +121,7 @@ pub(crate) fn run(options: &Options, notes: &[Note]) -> Result<Outcome> {
         Arc::new(WorkerPools::new(cores).wrap_err("can't start the workers of JSON-RPC")?);
     let peer_metrics = metrics.as_ref().map(metrics::Metrics::peers);
     let servers = Servers::start(&config, &backend, &worker_pools, metrics)?;
-    let peers = match config.peers.take() {
-        Some(peers) => Some(Peers::start(
-            peers,
-            config.network_id,
-            &consensus,
-            &backend,
-            &pool,
-        )?),
-        None => None,
-    };
+    let (peers, validator) = start_network(&mut config, &consensus, &backend, &pool)?;
     if let (Some(slot), Some(peers)) = (peer_metrics, &peers) {
         let _ = slot.set(peers.metrics()); // There is one network.
     }
@@ -153,6 +148,9 @@ pub(crate) fn run(options: &Options, notes: &[Note]) -> Result<Outcome> {
     if let Some(peers) = peers {
         peers.stop();
     }
+    if let Some(validator) = validator {
+        validator.stop();
+    }
     servers.stop();
     drop(indexer);
     follower.stop();
@@ -162,6 +160,35 @@ pub(crate) fn run(options: &Options, notes: &[Note]) -> Result<Outcome> {
     chain.sync()?;
     info!("Stopped: everything is on disk");
     Ok(Outcome::Done)
+}
+
+/// Starts the network of peers, and the validator of a BFT chain in it.
+fn start_network(
+    config: &mut NodeConfig,
+    consensus: &Arc<Consensus>,
+    backend: &Arc<Backend>,
+    pool: &Arc<Pool>,
+) -> Result<(Option<Peers>, Option<Validator>)> {
+    let Some(peers) = config.peers.take() else {
+        return Ok((None, None));
+    };
+    let chain = consensus.chain();
+    let key = NodeKey::load_or_create(&peers.key_file)?;
+    let spoken = validator::subprotocols(chain.spec());
+    let network_id = config.network_id;
+    let (peers, events) = Peers::start(peers, network_id, consensus, backend, pool, spoken)?;
+    let validator = match config.validator.take() {
+        Some(own) => Some(Validator::start(
+            own,
+            *key.secret(),
+            chain,
+            backend,
+            pool,
+            events,
+        )?),
+        None => None,
+    };
+    Ok((Some(peers), validator))
 }
 
 /// Logs the notes about the configuration.

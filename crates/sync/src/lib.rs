@@ -10,6 +10,7 @@
 //! |---|---|
 //! | `owner` | the thread of the sync |
 //! | `target` | the block to reach |
+//! | `followed` | the block to reach without a consensus client |
 //! | `picker` | which way there |
 //! | `session` | one attempt: headers down, bodies up |
 //! | `header_window` | headers of many peers, linked by hash |
@@ -25,6 +26,7 @@
 //! | `serve` | answers what peers ask of the chain |
 
 mod body_queue;
+mod followed;
 mod header_window;
 mod history;
 mod importer;

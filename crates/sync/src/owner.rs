@@ -4,6 +4,7 @@
 //! What ends the loops that syncs are known for: an attempt belongs to the blocks it gets, not to the head, so a head that moves
 //! while it runs only adds to it; what came stays; each failure has its pause; an attempt without progress for two minutes ends.
 
+use crate::followed::Followed;
 use crate::header_window::SealedHeader;
 use crate::history::{History, HistoryFiles, HistoryFloor};
 use crate::picker::{MAX_BACKWARD, Situation, Way, pick};
@@ -38,6 +39,9 @@ const IMPORT_PAUSE_MS: u64 = 1_000;
 /// and after a target of another chain.
 const OTHER_CHAIN_PAUSE_MS: u64 = 600_000;
 
+/// So many blocks at a time are no news on a chain that peers make.
+const NEXT_BLOCKS: u64 = 8;
+
 /// No download of a state begins with less space on the disk.
 pub(crate) const MIN_FREE_BYTES: u64 = 2 << 30;
 
@@ -60,6 +64,8 @@ pub struct SyncConfig {
     pub history_files: Option<PathBuf>,
     /// Whether a consensus client chooses the head: until it has, the sync says that it waits for it.
     pub is_driven: bool,
+    /// Whether no consensus client will ever choose a head: the chain goes on where peers are, as validators seal it.
+    pub follows_peers: bool,
     /// The block to reach while no consensus client has chosen a head.
     pub target: Option<B256>,
 }
@@ -91,6 +97,7 @@ impl Sync {
             history: config.history,
             history_files: config.history_files,
             is_driven: config.is_driven,
+            follows_peers: config.follows_peers,
             target: config.target,
         };
         Self::start_with(settings, Box::new(peers))
@@ -161,6 +168,7 @@ struct Settings {
     history: HistoryFloor,
     history_files: Option<PathBuf>,
     is_driven: bool,
+    follows_peers: bool,
     target: Option<B256>,
 }
 
@@ -174,13 +182,14 @@ fn own_sync(settings: &Settings, peers: &dyn Peers, shared: &Shared, stored: Ske
             peers,
             progress: &shared.progress,
             is_stopped: &shared.is_stopped,
-            operator: settings.target,
+            named: Cell::new(settings.target.map(|hash| (hash, TargetSource::Operator))),
             attempts: Cell::new(0),
         },
         folder: settings.folder.clone(),
         mode: settings.mode,
         history: History::new(settings.history, files),
         is_driven: settings.is_driven,
+        followed: settings.follows_peers.then(Followed::default),
         stored,
         in_memory: Skeleton::in_memory(),
         located: None,
@@ -188,6 +197,11 @@ fn own_sync(settings: &Settings, peers: &dyn Peers, shared: &Shared, stored: Ske
         pause: None,
     };
     while !matches!(owner.step(), Err(Interrupt::Stopped)) {}
+}
+
+/// Whether the target is one of the next blocks of a chain that peers make: those are no news.
+fn is_next(target: &Target, head: u64, number: u64) -> bool {
+    target.source == TargetSource::Peers && number.saturating_sub(head) <= NEXT_BLOCKS
 }
 
 /// Nothing is asked for a target until then.
@@ -206,6 +220,8 @@ struct Owner<'s> {
     mode: SyncMode,
     history: History,
     is_driven: bool,
+    /// On a chain that no consensus client drives.
+    followed: Option<Followed>,
     /// Headers of a full sync.
     stored: Skeleton,
     /// Headers of a backward sync.
@@ -252,7 +268,15 @@ impl Owner<'_> {
     }
 
     /// Reports which blocks are here. Returns the target.
-    fn start_step(&self, head: u64) -> Result<Option<Target>, Fault> {
+    fn start_step(&mut self, head: u64) -> Result<Option<Target>, Fault> {
+        if let Some(followed) = &mut self.followed {
+            let context = &self.context;
+            let (offers, now_ms) = (context.peers.offers(), context.now_ms());
+            let hash = followed.choose(context.consensus, &offers, now_ms)?;
+            context
+                .named
+                .set(hash.map(|hash| (hash, TargetSource::Peers)));
+        }
         let first = self.context.chain.first_block()?;
         self.context.report(|progress, _| {
             progress.update(|status| {
@@ -375,10 +399,11 @@ impl Owner<'_> {
         };
         let head = self.context.chain.head().id.number;
         let number = header.header.number;
-        info!(
-            "Syncing from block {head} to block {number} ({})",
-            header.hash
-        );
+        let hash = header.hash;
+        match is_next(target, head, number) {
+            true => debug!("Syncing from block {head} to block {number} ({hash})"),
+            false => info!("Syncing from block {head} to block {number} ({hash})"),
+        }
         if way == Way::Snap {
             self.context.sync_state(&mut self.stored, &header)?;
             self.failed = None;
@@ -416,11 +441,13 @@ impl Owner<'_> {
                 }
                 Err(error) => return Err(Failure::NotImported(error.to_string()).into()),
             },
-            TargetSource::Operator => match self.context.consensus.set_head(&target.hash) {
-                Ok(()) => {}
-                Err(SetHeadError::Fault(fault)) => return Err(fault.into()),
-                Err(error) => return Err(Failure::NotImported(error.to_string()).into()),
-            },
+            TargetSource::Operator | TargetSource::Peers => {
+                match self.context.consensus.set_head(&target.hash) {
+                    Ok(()) => {}
+                    Err(SetHeadError::Fault(fault)) => return Err(fault.into()),
+                    Err(error) => return Err(Failure::NotImported(error.to_string()).into()),
+                }
+            }
         }
         let head = self.context.chain.head().id;
         info!("Synced: the head is block {head}");
@@ -446,6 +473,11 @@ impl Owner<'_> {
             .report(|progress, now_ms| progress.fail(reason, now_ms));
         if matches!(way, Way::Backward | Way::Full | Way::Snap) {
             self.failed = Some(way);
+        }
+        if let (Some(followed), TargetSource::Peers) = (&mut self.followed, target.source) {
+            // There may be another one.
+            followed.refuse(target.hash, self.context.now_ms());
+            return;
         }
         match failure {
             // No failure of peers: the gap is for a full sync.

@@ -107,6 +107,7 @@ mod tests {
     const PEERS: &[Offer] = &[Offer {
         conn: ConnId(1),
         latest: 9,
+        latest_hash: niwaki_primitives::B256::ZERO,
         has_snap: false,
         has_nodes: false,
     }];

@@ -17,7 +17,7 @@ use crate::header_window::SealedHeader;
 use crate::progress::{Line, Progress};
 use crate::skeleton::{Path, Skeleton};
 use crate::source::{JobEvent, Peers};
-use crate::target::Target;
+use crate::target::{Target, TargetSource};
 use blocks::Blocks;
 use headers::Headers;
 use niwaki_chain::{BlockId, Chain, Consensus};
@@ -49,8 +49,8 @@ pub(crate) struct Context<'s> {
     pub(crate) peers: &'s dyn Peers,
     pub(crate) progress: &'s Mutex<Progress>,
     pub(crate) is_stopped: &'s AtomicBool,
-    /// The block that the operator named.
-    pub(crate) operator: Option<B256>,
+    /// The block that the operator or peers named.
+    pub(crate) named: Cell<Option<(B256, TargetSource)>>,
     /// How many requests were made of one peer each.
     pub(crate) attempts: Cell<usize>,
 }
@@ -140,7 +140,7 @@ impl Context<'_> {
     }
 
     pub(crate) fn target(&self) -> Result<Option<Target>, Fault> {
-        Target::current(self.consensus, self.operator)
+        Target::current(self.consensus, self.named.get())
     }
 
     /// `Err` if there is another target.

@@ -7,6 +7,7 @@ use niwaki_network::router::{
     self, Ask, Delivery, DeliveryId, GivenUp, JobError, Outcome, RouterHandle,
 };
 use niwaki_network::wire::{Answer, Request, RequestKind, SnapKind};
+use niwaki_primitives::B256;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use tokio::sync::watch;
 pub(crate) struct Offer {
     pub(crate) conn: ConnId,
     pub(crate) latest: u64,
+    pub(crate) latest_hash: B256,
     /// Whether it gives parts of states.
     pub(crate) has_snap: bool,
     /// Whether it gives nodes of tries.
@@ -84,11 +86,15 @@ impl NetworkPeers {
 impl Peers for NetworkPeers {
     fn offers(&self) -> Vec<Offer> {
         let peers = self.peers.borrow();
-        let offers = peers.iter().map(|peer| Offer {
-            conn: peer.info.origin.conn,
-            latest: peer.range().latest,
-            has_snap: peer.info.snap.is_some(),
-            has_nodes: peer.speaks_kind(RequestKind::Snap(SnapKind::TrieNodes)),
+        let offers = peers.iter().map(|peer| {
+            let range = peer.range();
+            Offer {
+                conn: peer.info.origin.conn,
+                latest: range.latest,
+                latest_hash: range.latest_hash,
+                has_snap: peer.info.snap.is_some(),
+                has_nodes: peer.speaks_kind(RequestKind::Snap(SnapKind::TrieNodes)),
+            }
         });
         offers.collect()
     }

@@ -1,4 +1,5 @@
-//! What the node has to reach: the block that its consensus client chose and that is missing, or one that the operator named.
+//! What the node has to reach: the block that its consensus client chose and that is missing, or one that the operator or peers
+//! named.
 
 use niwaki_chain::Consensus;
 use niwaki_primitives::{B256, Fault};
@@ -10,6 +11,8 @@ pub enum TargetSource {
     Consensus,
     /// The operator, at the command line. It counts while no consensus client has chosen a head.
     Operator,
+    /// Peers of a chain that no consensus client drives.
+    Peers,
 }
 
 /// A block to reach.
@@ -24,10 +27,10 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// The present target. An operator's block is none any more once it is the head or below it.
+    /// The present target. One that the operator or peers named is none any more once it is the head or below it.
     pub(crate) fn current(
         consensus: &Consensus,
-        operator: Option<B256>,
+        named: Option<(B256, TargetSource)>,
     ) -> Result<Option<Self>, Fault> {
         if let Some(missing) = consensus.missing_block() {
             return Ok(Some(Self {
@@ -37,7 +40,7 @@ impl Target {
                 source: TargetSource::Consensus,
             }));
         }
-        let Some(hash) = operator else {
+        let Some((hash, source)) = named else {
             return Ok(None);
         };
         if consensus.missing_head().is_some()
@@ -57,7 +60,7 @@ impl Target {
             hash,
             number: stored,
             highest: stored,
-            source: TargetSource::Operator,
+            source,
         }))
     }
 }

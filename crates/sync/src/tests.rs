@@ -449,6 +449,7 @@ impl Peers for World {
         let offers = inner.peers.iter().map(|(conn, peer)| Offer {
             conn: *conn,
             latest: peer.latest,
+            latest_hash: B256::ZERO,
             has_snap: false,
             has_nodes: false,
         });

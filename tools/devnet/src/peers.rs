@@ -40,6 +40,7 @@ mod node;
 mod raw_peer;
 mod sync;
 mod ten;
+mod validators;
 
 use crate::process::ClientKind;
 use clap::{Args, Subcommand};
@@ -76,6 +77,8 @@ enum Scenario {
     Idle(idle::IdleOptions),
     /// Run go-ethereum's test suites for eth and discovery against a node.
     Devp2p(devp2p::Devp2pOptions),
+    /// Validators of IBFT 2.0 or QBFT, and a node that follows; each is killed in turn, then all.
+    Validators(validators::ValidatorOptions),
     /// Run a simulator of hive against niwaki and geth as local processes.
     Hive(hive::HiveOptions),
 }
@@ -129,6 +132,7 @@ pub(crate) fn run(options: &PeersOptions) -> Result<()> {
         Scenario::Floods(options) => floods::run(options),
         Scenario::Idle(options) => idle::run(options),
         Scenario::Devp2p(options) => devp2p::run(options),
+        Scenario::Validators(options) => validators::run(options),
         Scenario::Hive(options) => hive::run(options),
     }
 }

@@ -74,6 +74,11 @@ impl Ballots {
         }
     }
 
+    /// Whether the records are lost, and the node has not been level with the others since.
+    pub fn is_lost(&self) -> bool {
+        self.is_lost
+    }
+
     /// Adds what was recorded, in its order.
     pub fn add(&mut self, record: &Record) {
         if record.height() < self.height {

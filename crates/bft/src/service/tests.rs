@@ -175,15 +175,7 @@ impl Rig {
         for (_, peer) in self.wires.others(number) {
             peer.peer_down(address(number));
         }
-        let mut service = self.services[number].take().unwrap();
-        // Another one's thread may be about to give it a message.
-        let service = loop {
-            match Arc::try_unwrap(service) {
-                Ok(service) => break service,
-                Err(shared) => service = shared,
-            }
-            thread::yield_now();
-        };
+        let service = self.services[number].take().unwrap();
         service.stop();
     }
 

@@ -1,4 +1,5 @@
-//! Says to all peers which blocks this node has: when the head has moved by 32 blocks or backwards, and each minute if it has moved at all.
+//! Says to all peers which blocks this node has: when the head has moved by 32 blocks or backwards, and each minute if it has moved at all;
+//! at each move on a chain that no consensus client drives, where peers know of a block by this.
 //!
 //! Spec: devp2p `caps/eth.md`, BlockRangeUpdate (EIP-7642).
 
@@ -29,8 +30,11 @@ pub(super) async fn announce(
             },
             _ = ticks.tick() => true,
         };
-        let range = chain.borrow_and_update().range;
-        if range != sent && (is_tick || is_large(sent, range)) {
+        let (range, says_each_block) = {
+            let chain = chain.borrow_and_update();
+            (chain.range, !chain.is_merged)
+        };
+        if range != sent && (is_tick || says_each_block || is_large(sent, range)) {
             peers
                 .borrow()
                 .iter()

@@ -1,6 +1,7 @@
 //! The command line of the node itself: `niwaki` without a command.
 
 use super::access::{HttpTlsFlags, HttpTokenFlags, SocketTlsFlags, SocketTokenFlags};
+use super::bft::BftFlags;
 use super::peers::PeerFlags;
 use clap::{Args, ValueEnum};
 use niwaki_primitives::{Address, B256, Bytes, U256};
@@ -468,6 +469,8 @@ pub(crate) struct NodeOptions {
     pub(crate) pool: PoolFlags,
     #[command(flatten)]
     pub(crate) miner: MinerFlags,
+    #[command(flatten)]
+    pub(crate) bft: BftFlags,
     #[command(flatten)]
     pub(crate) peers: PeerFlags,
     #[command(flatten)]

@@ -21,10 +21,10 @@ use crate::open::{memory_budget, transaction_threads};
 use crate::options::{Options, PoolFlags, PoolFlavor};
 use niwaki_primitives::{B256, Bytes};
 use niwaki_rpc::ApiOptions;
-use niwaki_rules::{ChainSpec, Network};
+use niwaki_rules::{ChainSpec, Network, SealKind, VANITY_BYTES};
 use niwaki_txpool::{PoolConfig, PoolMode};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The gas cap of simulated calls if the operator sets none.
@@ -61,6 +61,20 @@ pub(super) struct NodeConfig {
     /// The network of peers; `None` if there is to be none.
     pub(super) peers: Option<PeersConfig>,
     pub(super) servers: ServersConfig,
+    /// The validator; `None` where the chain has none.
+    pub(super) validator: Option<ValidatorConfig>,
+}
+
+/// How a validator is run.
+pub(super) struct ValidatorConfig {
+    pub(super) folder: PathBuf,
+    pub(super) max_round_timeout_s: u64,
+    pub(super) accepts_missing_journal: bool,
+    pub(super) has_early_round_change: bool,
+    /// Whether messages have a place for an access list.
+    pub(super) has_access_list: bool,
+    pub(super) vanity: B256,
+    pub(super) target_gas_limit: Option<u64>,
 }
 
 /// Where metrics go; they are recorded only if they go anywhere.
@@ -95,8 +109,25 @@ impl NodeConfig {
             metrics: metrics_config(options),
             peers: PeersConfig::resolve(&node.peers, &data_path, is_dev),
             servers: ServersConfig::resolve(node, &data_path, has_engine_api),
+            validator: (spec.seal == SealKind::Bft).then(|| validator_config(options, &data_path)),
             data_path,
         }
+    }
+}
+
+fn validator_config(options: &Options, data_path: &Path) -> ValidatorConfig {
+    let (flags, miner) = (&options.node.bft, &options.node.miner);
+    // Shorter bytes are padded with zeros in front, as in Besu.
+    let vanity = miner.miner_extra_data.clone().unwrap_or_default();
+    let vanity = &vanity[..vanity.len().min(VANITY_BYTES)];
+    ValidatorConfig {
+        folder: data_path.join("bft"),
+        max_round_timeout_s: flags.bft_round_timeout_max,
+        accepts_missing_journal: flags.bft_accept_missing_journal,
+        has_early_round_change: flags.qbft_enable_early_round_change != Some(false),
+        has_access_list: flags.bft_legacy_protocol_encoding != Some(true),
+        vanity: B256::left_padding_from(vanity),
+        target_gas_limit: miner.target_gas_limit,
     }
 }
 

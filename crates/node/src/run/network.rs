@@ -26,10 +26,10 @@ use niwaki_network::peers::{BanTarget, Event};
 use niwaki_network::wire::BlockRange;
 use niwaki_network::{
     DiscoverySettings, Inbound, InboundRequest, LocalChain, NatMethod, Network, NetworkConfig,
-    Node, NodeKey,
+    Node, NodeKey, Subprotocol, SubprotocolEvent,
 };
 use niwaki_rpc::{Backend, yield_to_blocks};
-use niwaki_rules::fork_filter;
+use niwaki_rules::{SealKind, fork_filter};
 use niwaki_sync::{RecentStates, Sources, Sync, SyncConfig, serve};
 use niwaki_txpool::Pool;
 use pool::PoolGossip;
@@ -64,7 +64,8 @@ impl Peers {
         consensus: &Arc<Consensus>,
         backend: &Arc<Backend>,
         pool: &Arc<Pool>,
-    ) -> Result<Self> {
+        subprotocols: Vec<Subprotocol>,
+    ) -> Result<(Self, mpsc::Receiver<SubprotocolEvent>)> {
         let chain = consensus.chain();
         ensure!(
             !config.versions.is_empty(),
@@ -93,7 +94,10 @@ impl Peers {
         let banned = config.banned.clone();
         let first = First::resolve(&config, chain)?;
         let client = &backend.identity().client_version;
-        let network_config = network_config(config, first, key, client)?;
+        let network_config = NetworkConfig {
+            subprotocols,
+            ..network_config(config, first, key, client)?
+        };
         let starting = runtime.block_on(Network::start(
             network_config,
             local_chain,
@@ -110,6 +114,7 @@ impl Peers {
         let Inbound {
             requests,
             transactions,
+            subprotocols,
             ..
         } = inbound;
         let serving = start_serving(chain, pool, requests)?;
@@ -129,19 +134,21 @@ impl Peers {
             history,
             history_files,
             is_driven: backend.is_driven(),
+            follows_peers: chain.spec().seal == SealKind::Bft,
             target: sync_target,
         })?;
         let report = sync.reporter();
         backend
             .operator()
             .set_sync(Box::new(move || hooks::sync_report(report())));
-        Ok(Self {
+        let peers = Self {
             runtime,
             network,
             sync,
             serving,
             gossip,
-        })
+        };
+        Ok((peers, subprotocols))
     }
 
     /// Where the metrics of the network and of the sync come from.
@@ -267,7 +274,8 @@ fn publish_chain(chain: &Arc<Chain>, network_id: u64) -> Result<watch::Receiver<
             latest_hash: head.id.hash,
         },
         total_difficulty: head.total_difficulty,
-        is_merged: spec.is_proof_of_stake(&head.header),
+        // Blocks of validators come from peers, whatever the fork.
+        is_merged: spec.seal != SealKind::Bft && spec.is_proof_of_stake(&head.header),
     };
     let first = local_chain(&chain.head(), chain.first_block()?);
     let (sender, receiver) = watch::channel(first);

@@ -73,6 +73,17 @@ pub enum InvalidBlock {
 }
 
 impl InvalidBlock {
+    /// Whether only its seals are at fault: the hash of a BFT block leaves them out, so another copy of the same block may be valid.
+    pub const fn is_of_seals(&self) -> bool {
+        let Self::Header(reason) = self else {
+            return false;
+        };
+        matches!(
+            reason,
+            InvalidHeader::BftSealer { .. } | InvalidHeader::BftSeals { .. }
+        )
+    }
+
     /// The execution-spec-tests name of this error, without the class before the dot.
     pub const fn spec_name(&self) -> &'static str {
         match self {

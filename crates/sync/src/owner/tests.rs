@@ -43,13 +43,14 @@ impl Node {
                 peers: &self.world,
                 progress: &self.shared.progress,
                 is_stopped: &self.shared.is_stopped,
-                operator: self.operator,
+                named: Cell::new(self.operator.map(|hash| (hash, TargetSource::Operator))),
                 attempts: Cell::new(0),
             },
             folder: None,
             mode: SyncMode::Full,
             history: History::new(HistoryFloor::State, HistoryFiles::default()),
             is_driven: true,
+            followed: None,
             stored: Skeleton::of_chain(Arc::clone(self.consensus.chain())).unwrap(),
             in_memory: Skeleton::in_memory(),
             located: None,
@@ -450,6 +451,7 @@ fn a_stopped_sync_ends_and_another_one_goes_on() {
         history: HistoryFloor::State,
         history_files: None,
         is_driven: false,
+        follows_peers: false,
         target: Some(last(main_branch())),
     };
     for _ in 0..3 {

@@ -264,6 +264,10 @@ impl<'s, 'c> Blocks<'s, 'c> {
             } => (number, hash, reason),
             other => return Failure::NotImported(other.to_string()).into(),
         };
+        // The hash of such a block leaves its seals out: another peer may have them.
+        if reason.is_of_seals() {
+            return Failure::NotImported(reason.to_string()).into();
+        }
         match self.reject(number, hash, &reason) {
             Ok(()) => Failure::Invalid {
                 number,

@@ -122,6 +122,7 @@ impl Node {
             history: HistoryFloor::State,
             history_files: None,
             is_driven: true,
+            follows_peers: false,
             target: None,
         };
         Sync::start(config).unwrap()

@@ -237,6 +237,7 @@ impl Peers for Direct {
         let offer = |index| Offer {
             conn: ConnId(index),
             latest,
+            latest_hash: B256::ZERO,
             has_snap: true,
             has_nodes: self.0.has_nodes,
         };
@@ -349,6 +350,7 @@ fn start(chain: &Arc<Chain>, peers: &Direct) -> Sync {
         history: HistoryFloor::State,
         history_files: None,
         is_driven: false,
+        follows_peers: false,
         target: Some(last(main_branch())),
     };
     Sync::start_with(settings, Box::new(peers.clone())).unwrap()
