@@ -3,6 +3,7 @@
 //! | module | what it is |
 //! |---|---|
 //! | `service` | the machine in a node: threads, chain, peers |
+//! | `votes` | on whom this validator votes |
 //! | `wire` | the messages of validators |
 //! | `journal` | what this validator has signed, on disk |
 //! | `machine` | how a validator agrees with the others: a state machine |
@@ -14,4 +15,7 @@
 pub mod journal;
 pub mod machine;
 pub mod service;
+mod votes;
 pub mod wire;
+
+pub use votes::PendingVotes;

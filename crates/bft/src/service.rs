@@ -19,8 +19,10 @@
 mod blocks;
 mod door;
 mod outbox;
+mod relays;
 mod timers;
 
+use crate::PendingVotes;
 use crate::journal::Journal;
 use crate::machine::{
     Action, Ballots, DigestForm, Event, Guards, Head, Machine, Phase, Settings, TimerKind,
@@ -35,12 +37,13 @@ use niwaki_chain::{
 use niwaki_primitives::{Address, B256, Bytes, Fault, Header};
 use niwaki_rules::{BftProtocol, ValidatorSet};
 use outbox::{Effect, Outbox};
+use relays::{Relay, Relays};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use timers::Timers;
 use tracing::{error, info, warn};
 
@@ -116,10 +119,17 @@ pub struct Status {
     pub phase: Phase,
     /// The validators of this height.
     pub validators: ValidatorSet,
+    /// The nodes to which it is connected.
+    pub connected: BTreeSet<Address>,
 }
 
 enum Input {
     Event(Event),
+    /// A message of a peer.
+    Message {
+        message: Box<Message>,
+        relay: Box<Relay>,
+    },
     Stop,
 }
 
@@ -130,6 +140,7 @@ pub struct Service {
     effects: Sender<Effect>,
     door: Arc<Door>,
     status: Arc<Mutex<Status>>,
+    votes: Arc<PendingVotes>,
     has_lost_records: bool,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -154,6 +165,7 @@ impl Service {
         let head = next_head(chain, &stored)?.ok_or(StartError::NotBft)?;
         let settings = settings(&options, head.rules.protocol)?;
         let (journal, ballots) = open_journal(&options, stored.id.number)?;
+        let votes = Arc::new(PendingVotes::open(&options.folder)?);
         let (own, has_lost_records) = (settings.signer.address(), ballots.is_lost());
         let machine = Machine::new(settings, ballots, head.clone());
         let status = Arc::new(Mutex::new(Status {
@@ -161,6 +173,7 @@ impl Service {
             view: machine.view(),
             phase: machine.phase(),
             validators: head.validators.clone(),
+            connected: BTreeSet::new(),
         }));
         let (inputs, events) = channel();
         let (jobs, to_do) = channel();
@@ -170,6 +183,7 @@ impl Service {
             chain: Arc::clone(chain),
             own,
             options: options.clone(),
+            votes: Arc::clone(&votes),
             head: head.clone(),
             judged: Vec::new(),
             deferred: Vec::new(),
@@ -185,6 +199,7 @@ impl Service {
             options,
             machine,
             timers: Timers::default(),
+            relays: Relays::default(),
             connected: BTreeSet::new(),
             is_level: false,
             effects: effects.clone(),
@@ -210,18 +225,31 @@ impl Service {
             effects,
             door,
             status,
+            votes,
             has_lost_records,
             threads: Mutex::new(threads),
         })
     }
 
-    /// A message of a peer. Blocks for the time that its signatures take; most that are useless are dropped before.
-    pub fn receive(&self, protocol: BftProtocol, code: u8, bytes: &[u8]) {
-        if let Some(message) = self.door.open(protocol, code, bytes) {
-            let bytes = bytes.len();
-            let message = Box::new(message);
-            self.input(Event::Message { message, bytes });
-        }
+    /// A message that came from a node with the address `from`. Blocks for the time that its signatures take; most that are useless are
+    /// dropped before.
+    pub fn receive(&self, from: Address, protocol: BftProtocol, code: u8, bytes: Bytes) {
+        let Some(message) = self.door.open(protocol, code, &bytes) else {
+            return;
+        };
+        let relay = Relay {
+            protocol,
+            code,
+            bytes,
+            height: message.view().height,
+            author: message.author(),
+            from,
+        };
+        // After a stop there is no receiver.
+        let _ = self.inputs.send(Input::Message {
+            message: Box::new(message),
+            relay: Box::new(relay),
+        });
     }
 
     /// A node with this address is connected, and speaks the protocol.
@@ -247,6 +275,11 @@ impl Service {
     /// Where it is.
     pub fn status(&self) -> Status {
         lock(&self.status).clone()
+    }
+
+    /// On whom it votes.
+    pub fn votes(&self) -> &PendingVotes {
+        &self.votes
     }
 
     /// Whether it started without knowing what it had signed. Such a node must not be told that it is level before it knows where others
@@ -340,6 +373,7 @@ struct Worker {
     options: Options,
     machine: Machine,
     timers: Timers,
+    relays: Relays,
     connected: BTreeSet<Address>,
     is_level: bool,
     effects: Sender<Effect>,
@@ -352,8 +386,15 @@ struct Worker {
 impl Worker {
     fn run(mut self, events: &Receiver<Input>) {
         loop {
-            let event = match events.recv_timeout(self.timers.wait(now_ms())) {
+            self.pass_on();
+            let event = match events.recv_timeout(self.wait(now_ms())) {
                 Ok(Input::Event(event)) => event,
+                Ok(Input::Message { message, relay }) => {
+                    let bytes = relay.bytes.len();
+                    self.door.taken();
+                    self.relays.add(now_ms(), *relay);
+                    Event::Message { message, bytes }
+                }
                 Ok(Input::Stop) | Err(RecvTimeoutError::Disconnected) => return,
                 Err(RecvTimeoutError::Timeout) => match self.timers.next_due(now_ms()) {
                     Some(timer) => Event::Timer(timer),
@@ -367,12 +408,33 @@ impl Worker {
         }
     }
 
+    /// How long nothing is due.
+    fn wait(&self, now_ms: u64) -> Duration {
+        let timers = self.timers.wait(now_ms);
+        match self.relays.next_ms() {
+            Some(at_ms) => timers.min(Duration::from_millis(at_ms.saturating_sub(now_ms))),
+            None => timers,
+        }
+    }
+
+    /// Passes on what is due to all validators that may lack it.
+    fn pass_on(&mut self) {
+        let height = self.machine.view().height;
+        for relay in self.relays.due(now_ms(), height) {
+            for peer in &self.connected {
+                if ![relay.author, relay.from].contains(peer) {
+                    let to = Some(*peer);
+                    self.host.send(relay.protocol, to, relay.code, &relay.bytes);
+                }
+            }
+        }
+    }
+
     fn step(&mut self, event: Event) -> Result<(), KeyError> {
         match &event {
             Event::PeerUp(peer) => drop(self.connected.insert(*peer)),
             Event::PeerDown(peer) => drop(self.connected.remove(peer)),
             Event::Level(is_level) => self.is_level = *is_level,
-            Event::Message { .. } => self.door.taken(),
             Event::Head(head) => {
                 self.door
                     .set_validators(head.rules.protocol, &head.validators);
@@ -397,6 +459,9 @@ impl Worker {
         }
         let mut status = lock(&self.status);
         (status.view, status.phase) = (view, self.machine.phase());
+        if status.connected != self.connected {
+            status.connected = self.connected.clone();
+        }
         Ok(())
     }
 

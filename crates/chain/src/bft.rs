@@ -11,8 +11,8 @@ use crate::{Chain, ImportError};
 use niwaki_execution::Executor;
 use niwaki_primitives::{Address, B256, Bytes, Fault, Header};
 use niwaki_rules::{
-    BftExtra, BftRules, InvalidBlock, ValidatorSet, ValidatorSource, VoteTally, check_bft_proposal,
-    check_bft_validators,
+    BftExtra, BftRules, InvalidBlock, ValidatorSet, ValidatorSource, Vote, VoteTally,
+    check_bft_proposal, check_bft_validators,
 };
 use niwaki_storage::{Segment, corrupt};
 use niwaki_threads::lock;
@@ -90,6 +90,28 @@ impl Chain {
         validators
             .map(Some)
             .map_err(|failure| failure.at_block(parent.id, parent.header.parent_hash))
+    }
+
+    /// Those of some votes that would change anything in a child of a block; none where a header has no vote.
+    ///
+    /// # Errors
+    /// A [`Fault`] of the storage.
+    pub fn open_votes(
+        &self,
+        parent: &StoredHeader,
+        voter: &Address,
+        votes: &[Vote],
+    ) -> Result<Vec<Vote>, Fault> {
+        let number = parent.id.number.saturating_add(1);
+        let rules = self.spec().bft_rules_at(number);
+        let has_votes =
+            |rules: &&BftRules| rules.source == ValidatorSource::Headers && !rules.is_epoch(number);
+        if rules.filter(has_votes).is_none() {
+            return Ok(Vec::new());
+        }
+        let tally = self.tally_after(parent)?;
+        let open = votes.iter().filter(|vote| tally.is_open(voter, vote));
+        Ok(open.copied().collect())
     }
 
     /// The validators of the children of a block, for which these rules hold.

@@ -10,6 +10,7 @@
 //! | `blocks` | `niwaki blocks`: import from files, export to files |
 //! | `storage`, `account` | `niwaki storage`: check, repair, backup, state files, trie logs, one account |
 //! | `password`, `public_key`, `shell` | password hashes; the node's public key; completions and manual pages |
+//! | `operator` | keys, genesis file and extra data of a network of validators |
 //! | `open` | opens the chain that the command line names |
 //! | `memory` | the memory budget and its shares |
 //! | `stop` | Ctrl-C and SIGTERM |
@@ -23,6 +24,7 @@ mod loading;
 mod memory;
 mod notice;
 mod open;
+mod operator;
 mod options;
 mod password;
 mod progress;
@@ -117,6 +119,8 @@ fn run_command(options: &Options, notes: &[Note]) -> Result<Outcome> {
         Some(Command::Blocks(BlocksCommand::Export(export))) => blocks::export(options, export),
         Some(Command::Password(PasswordCommand::Hash(hash))) => password::hash(hash),
         Some(Command::PublicKey(command)) => public_key::run(options, command),
+        Some(Command::Operator(command)) => operator::run(command),
+        Some(Command::Rlp(command)) => operator::rlp(command),
         Some(Command::Completions(completions)) => shell::completions(completions),
         Some(Command::Man(man)) => shell::man(man),
         Some(Command::Storage(command)) => run_storage(options, command),

@@ -10,6 +10,7 @@
 mod access;
 mod bft;
 mod node;
+mod operator;
 mod peers;
 mod storage;
 
@@ -22,6 +23,7 @@ pub(crate) use access::{HttpTlsFlags, HttpTokenFlags, SocketTlsFlags, SocketToke
 pub(crate) use node::{
     LogFormat, LogLevel, NodeOptions, OperationFlags, PoolFlags, PoolFlavor, TYPES,
 };
+pub(crate) use operator::{GenerateOptions, OperatorCommand, RlpCommand};
 pub(crate) use peers::{DiscoveryMode, DnsList, PeerFlags, SyncModeFlag};
 pub(crate) use storage::{
     AccountOptions, BackupOptions, CheckOptions, RestoreOptions, StateExportOptions,
@@ -127,6 +129,12 @@ pub(crate) enum Command {
     /// The public key of this node: its identity for peers.
     #[command(subcommand)]
     PublicKey(PublicKeyCommand),
+    /// Make what a network of validators begins with.
+    #[command(subcommand)]
+    Operator(OperatorCommand),
+    /// Encode and decode the validators in extra data.
+    #[command(subcommand)]
+    Rlp(RlpCommand),
     /// Check, repair, back up and move the database.
     #[command(subcommand)]
     Storage(StorageCommand),

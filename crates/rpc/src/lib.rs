@@ -30,6 +30,7 @@
 //! | `simulation` | executing unsigned messages: calls, overrides, simulated blocks |
 //! | `trace` | re-executing transactions under a tracer: `debug_trace*`, `trace_*` |
 //! | `engine`, `payloads` | the Engine API, and the builder of payloads |
+//! | `validators` | the methods of BFT chains |
 //! | `builder_settings` | what `miner_*` may change for the builder |
 //! | `subscriptions`, `filters`, `session` | notifications, polled filters, the state of a connection |
 //! | `metrics` | counters of calls, connections and blocks |
@@ -72,6 +73,7 @@ mod subscriptions;
 mod sync;
 mod trace;
 mod txpool;
+mod validators;
 mod worker_pools;
 
 #[cfg(test)]
@@ -99,6 +101,7 @@ pub use server::{
 pub use session::Session;
 pub use subscriptions::Events;
 pub use sync::{SyncFailureReport, SyncHook, SyncReport};
+pub use validators::{ValidatorHooks, ValidatorReport};
 pub use worker_pools::WorkerPools;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

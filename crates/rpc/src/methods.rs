@@ -110,6 +110,7 @@ pub fn all() -> impl Iterator<Item = &'static Method> {
         crate::trace::DEBUG_METHODS,
         crate::trace::TRACE_METHODS,
         crate::txpool::METHODS,
+        crate::validators::METHODS,
     ]
     .into_iter()
     .flatten()
@@ -125,9 +126,9 @@ pub const CONNECTION_METHODS: [(&str, &str); 4] = [
 ];
 
 /// Every namespace.
-pub const NAMESPACES: [&str; 11] = [
-    "admin", "debug", "engine", "eth", "miner", "net", "niwaki", "testing", "trace", "txpool",
-    "web3",
+pub const NAMESPACES: [&str; 13] = [
+    "admin", "debug", "engine", "eth", "ibft", "miner", "net", "niwaki", "qbft", "testing",
+    "trace", "txpool", "web3",
 ];
 
 /// The `eth` methods that the Engine API's port offers too.

@@ -1,10 +1,11 @@
 //! Hooks of the program around this crate, for methods of its operator: metrics, log levels, building blocks on its
-//! own, listening addresses, the folder for traces, peers, the sync.
+//! own, listening addresses, the folder for traces, peers, the sync, the validator.
 //!
 //! The program sets each hook once. A method whose hook is not set says so in its error.
 
 use crate::peers::PeerHooks;
 use crate::sync::{SyncHook, SyncReport};
+use crate::validators::ValidatorHooks;
 use crate::{RpcError, RpcResult, lock};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -30,6 +31,7 @@ pub struct Operator {
     traces: OnceLock<PathBuf>,
     peers: OnceLock<PeerHooks>,
     sync: OnceLock<SyncHook>,
+    validator: OnceLock<ValidatorHooks>,
     services: Mutex<BTreeMap<&'static str, SocketAddr>>,
 }
 
@@ -69,6 +71,15 @@ impl Operator {
     /// The hooks into the network of peers, if there is one.
     pub fn peers(&self) -> Option<&PeerHooks> {
         self.peers.get()
+    }
+
+    /// Sets the hooks into this node's validator.
+    pub fn set_validator(&self, hooks: ValidatorHooks) {
+        let _ = self.validator.set(hooks); // The first ones win.
+    }
+
+    pub(crate) fn validator(&self) -> Option<&ValidatorHooks> {
+        self.validator.get()
     }
 
     /// Sets the hook into the sync.

@@ -24,6 +24,7 @@ mod logs;
 mod operating;
 mod requests;
 mod tracing;
+mod validators;
 mod vm_trace;
 
 struct Rig {

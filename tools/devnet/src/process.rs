@@ -27,7 +27,7 @@ const READY_WITHIN: Duration = Duration::from_secs(300);
 pub(crate) const APIS: &str = "ETH,NET,WEB3,TXPOOL,DEBUG,TRACE";
 
 /// The same, and what manages peers.
-const APIS_WITH_PEERS: &str = "ADMIN,ETH,NET,NIWAKI,WEB3,TXPOOL,DEBUG,TRACE";
+const APIS_WITH_PEERS: &str = "ADMIN,ETH,IBFT,NET,NIWAKI,QBFT,WEB3,TXPOOL,DEBUG,TRACE";
 
 /// How to start a client.
 #[derive(Clone, Copy, Debug)]

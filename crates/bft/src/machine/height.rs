@@ -28,6 +28,21 @@ pub enum Phase {
     Committed,
 }
 
+impl Phase {
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Waiting => "waiting",
+            Self::AwaitProposal => "await-proposal",
+            Self::Validating => "validating",
+            Self::Accepted => "accepted",
+            Self::Prepared => "prepared",
+            Self::Committed => "committed",
+        }
+    }
+}
+
 /// What is known of the block after the head.
 #[derive(Debug)]
 pub(super) struct Height {

@@ -3,11 +3,12 @@
 //! Each block is executed once: what came of a proposal is kept until it is finished or the height is over.
 
 use super::{Input, Options, ValidatorHost, next_head, now_ms};
+use crate::PendingVotes;
 use crate::machine::{Candidate, Event, Head, Verdict};
 use crate::wire::View;
 use niwaki_chain::{BlockTemplate, Chain, ImportError, JudgedBlock, StoredHeader};
 use niwaki_primitives::{Address, Block, Bytes, Header};
-use niwaki_rules::{BftExtra, ValidatorSource};
+use niwaki_rules::{BftExtra, ValidatorSource, Vote};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
@@ -39,6 +40,7 @@ pub(super) struct Blocks {
     pub(super) chain: Arc<Chain>,
     pub(super) own: Address,
     pub(super) options: Options,
+    pub(super) votes: Arc<PendingVotes>,
     pub(super) head: Head,
     /// The latest last.
     pub(super) judged: Vec<JudgedBlock>,
@@ -150,6 +152,7 @@ impl Blocks {
         let extra = BftExtra {
             vanity: Bytes::copy_from_slice(self.options.vanity.as_slice()),
             validators,
+            vote: self.vote(),
             ..BftExtra::default()
         };
         BlockTemplate {
@@ -160,6 +163,19 @@ impl Blocks {
             target_gas_limit: self.options.target_gas_limit,
             ..BlockTemplate::default()
         }
+    }
+
+    /// A block without a vote is better than none.
+    fn vote(&self) -> Option<Vote> {
+        let parent = self.chain.header(&self.head.hash);
+        let vote = parent.and_then(|parent| match parent {
+            Some(parent) => self.votes.next(&self.chain, &parent, &self.own),
+            None => Ok(None),
+        });
+        vote.unwrap_or_else(|fault| {
+            error!(%fault, "Could not read the votes of the chain");
+            None
+        })
     }
 
     /// A quorum has committed a block: it is imported, and durable before anything is signed at the next height.

@@ -69,10 +69,12 @@ impl Door {
 
     /// The head has moved.
     pub(super) fn set_validators(&self, protocol: BftProtocol, validators: &ValidatorSet) {
-        *lock(&self.validators) = Validators {
-            protocol,
-            all: validators.clone(),
-        };
+        let all = validators.clone();
+        let before = std::mem::replace(&mut *lock(&self.validators), Validators { protocol, all });
+        // A message of a new validator may have been dropped; it comes again.
+        if before.protocol != protocol || before.all != *validators {
+            *lock(&self.seen) = Seen::default();
+        }
     }
 
     /// The message, if it is for the machine. [`Door::taken`] follows it.

@@ -6,7 +6,6 @@ use niwaki_primitives::{U256, hex};
 use niwaki_rules::{BftExtra, Genesis};
 use std::path::Path;
 use std::sync::Weak;
-use std::time::Duration;
 use tempfile::TempDir;
 
 const VALIDATORS: usize = 4;
@@ -60,14 +59,24 @@ fn open(genesis: &Genesis) -> Arc<Chain> {
     Arc::new(Chain::open(config).unwrap())
 }
 
-/// Which validators run; they reach each other directly.
+/// Which validators run, and whether each reaches each, or only its neighbours in a ring.
 #[derive(Default)]
-struct Wires(Mutex<Vec<Option<Weak<Service>>>>);
+struct Wires {
+    up: Mutex<Vec<Option<Weak<Service>>>>,
+    is_ring: bool,
+}
 
 impl Wires {
     fn others(&self, own: usize) -> Vec<(usize, Arc<Service>)> {
-        let all = lock(&self.0);
-        let up = all.iter().enumerate().filter(|(number, _)| *number != own);
+        let all = lock(&self.up);
+        let is_wired = |number: usize| {
+            let distance = number.abs_diff(own);
+            distance != 0 && (!self.is_ring || distance != VALIDATORS / 2)
+        };
+        let up = all
+            .iter()
+            .enumerate()
+            .filter(|(number, _)| is_wired(*number));
         up.filter_map(|(number, one)| Some((number, one.as_ref()?.upgrade()?)))
             .collect()
     }
@@ -90,7 +99,8 @@ impl ValidatorHost for Host {
     fn send(&self, protocol: BftProtocol, to: Option<Address>, code: u8, bytes: &Bytes) {
         for (other, service) in self.wires.others(self.number) {
             if to.is_none_or(|to| to == address(other)) {
-                service.receive(protocol, code, bytes);
+                let from = address(self.number);
+                service.receive(from, protocol, code, bytes.clone());
             }
         }
     }
@@ -117,17 +127,21 @@ struct Rig {
 
 impl Rig {
     fn new(genesis: &Genesis) -> Self {
+        Self::with(genesis, Wires::default())
+    }
+
+    fn with(genesis: &Genesis, wires: Wires) -> Self {
         let chains = (0..VALIDATORS).map(|_| open(genesis)).collect();
         let (done, imported) = channel();
         let mut rig = Self {
-            wires: Arc::default(),
+            wires: Arc::new(wires),
             chains,
             services: (0..VALIDATORS).map(|_| None).collect(),
             folder: tempfile::tempdir().unwrap(),
             imported,
             done,
         };
-        lock(&rig.wires.0).resize(VALIDATORS, None);
+        lock(&rig.wires.up).resize(VALIDATORS, None);
         (0..VALIDATORS).for_each(|number| rig.start(number));
         rig
     }
@@ -161,7 +175,7 @@ impl Rig {
         };
         let service = Service::start(&chain, self.options(number), Arc::new(host)).unwrap();
         let service = Arc::new(service);
-        lock(&self.wires.0)[number] = Some(Arc::downgrade(&service));
+        lock(&self.wires.up)[number] = Some(Arc::downgrade(&service));
         for (other, peer) in self.wires.others(number) {
             service.peer_up(address(other));
             peer.peer_up(address(number));
@@ -171,7 +185,7 @@ impl Rig {
     }
 
     fn stop(&mut self, number: usize) {
-        lock(&self.wires.0)[number] = None;
+        lock(&self.wires.up)[number] = None;
         for (_, peer) in self.wires.others(number) {
             peer.peer_down(address(number));
         }
@@ -289,5 +303,16 @@ fn a_validator_whose_records_are_lost_abstains_for_a_block() {
     rig.start(2);
     let height = rig.chains[0].head().id.number;
     rig.reach(height + 6);
+    rig.stop_all();
+}
+
+#[test]
+fn validators_that_are_connected_through_others_agree() {
+    let wires = Wires {
+        is_ring: true,
+        ..Wires::default()
+    };
+    let rig = Rig::with(&genesis(BftProtocol::Qbft, VALIDATORS, None), wires);
+    rig.reach(6);
     rig.stop_all();
 }

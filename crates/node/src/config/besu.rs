@@ -67,7 +67,7 @@ const fn risk(
 
 const ACCESS_LISTS: &str =
     "a block's access list is always used, always compared, and the state root always computed";
-const BFT: &str = "this version makes no blocks of QBFT or IBFT 2.0 networks";
+const BFT: &str = "blocks of validators take at most 40 % of their period";
 const BUILDING: &str = "a payload is rebuilt twice a second until it is asked for";
 const CACHES: &str = "--memory-budget sizes all caches";
 const ENGINE: &str = "the storage is RocksDB, and nothing else";
@@ -111,7 +111,6 @@ pub(super) const ROWS: &[BesuOption] = &[
     row("Xbal-state-root-enabled", Flag, ACCESS_LISTS),
     row("Xbal-state-root-timeout", Value, ACCESS_LISTS),
     risk("Xbal-trust-state-root", Flag, ACCESS_LISTS, &["false"]),
-    row("Xbft-legacy-protocol-encoding", Spaced, BFT),
     row("Xblake2bf-native-enabled", Spaced, NATIVE),
     row("Xbonsai-archive-state-proofs-enabled", Flag, FORMAT),
     row("Xbonsai-code-using-code-hash-enabled", Spaced, FORMAT),
@@ -171,7 +170,6 @@ pub(super) const ROWS: &[BesuOption] = &[
     row("Xpos-block-finalization-timeout-ms", Value, BUILDING),
     row("Xpos-slot-duration", Value, BUILDING),
     row("Xpre-merge-pruning-quantity", Value, PRUNING),
-    row("Xqbft-enable-early-round-change", Flag, BFT),
     row("Xsecp-native-enabled", Spaced, NATIVE),
     row("Xsecp256k1-native-enabled", Spaced, NATIVE),
     row("Xsnapsync-server-max-concurrent-requests", Value, PEERS),

@@ -10,12 +10,12 @@
 use super::config::ValidatorConfig;
 use eyre::{Result, WrapErr};
 use niwaki_bft::machine::DigestForm;
-use niwaki_bft::service::{Options, Service, ValidatorHost};
+use niwaki_bft::service::{Options, Service, Status, ValidatorHost};
 use niwaki_chain::{BlockTemplate, BuildError, BuiltBlock, Chain, Imported, JudgedBlock};
 use niwaki_network::peers::ConnId;
 use niwaki_network::{Peer, Subprotocol, SubprotocolEvent};
 use niwaki_primitives::{Address, B256, Bytes, Header};
-use niwaki_rpc::Backend;
+use niwaki_rpc::{Backend, ValidatorHooks, ValidatorReport};
 use niwaki_rules::{BftProtocol, ChainSpec};
 use niwaki_txpool::Pool;
 use std::collections::HashMap;
@@ -153,6 +153,7 @@ impl Validator {
             Service::start(chain, options, Arc::new(host)).wrap_err("can't start the validator")?;
         let service = Arc::new(service);
         let _ = slot.set(Arc::clone(&service)); // There is one.
+        backend.operator().set_validator(hooks(&service));
         let is_stopped = Arc::new(AtomicBool::new(false));
         let watch = Watch {
             chain: Arc::clone(chain),
@@ -183,6 +184,34 @@ impl Validator {
     }
 }
 
+/// What the methods about validators see and do.
+fn hooks(service: &Arc<Service>) -> ValidatorHooks {
+    let [proposing, discarding, listed, seen] = std::array::from_fn(|_| Arc::clone(service));
+    ValidatorHooks {
+        propose: Box::new(move |address, is_add| {
+            let proposed = proposing.votes().propose(address, is_add);
+            proposed.map_err(|fault| fault.to_string())
+        }),
+        discard: Box::new(move |address| {
+            let discarded = discarding.votes().discard(&address);
+            discarded.map_err(|fault| fault.to_string())
+        }),
+        pending: Box::new(move || listed.votes().list()),
+        state: Box::new(move || report(&seen.status())),
+    }
+}
+
+fn report(status: &Status) -> ValidatorReport {
+    ValidatorReport {
+        address: status.address,
+        height: status.view.height,
+        round: status.view.round,
+        phase: status.phase.name(),
+        validators: status.validators.as_slice().to_vec(),
+        connected: status.connected.iter().copied().collect(),
+    }
+}
+
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
     let thread = thread::Builder::new().name(name.to_owned()).spawn(run);
     thread.wrap_err("can't start a thread of the validator")
@@ -208,7 +237,12 @@ fn receive(mut events: mpsc::Receiver<SubprotocolEvent>, service: &Service, conn
                     QBFT => BftProtocol::Qbft,
                     _ => BftProtocol::Ibft2,
                 };
-                service.receive(protocol, message.code, &message.data);
+                let from = connected
+                    .all()
+                    .get(&message.peer)
+                    .map(|(address, _)| *address);
+                let bytes = Bytes::from(message.data);
+                service.receive(from.unwrap_or_default(), protocol, message.code, bytes);
             }
         }
     }

@@ -35,6 +35,16 @@ impl VoteTally {
         &self.validators
     }
 
+    /// Whether a vote would change anything: its validator is not yet where it wants it, and the voter has not cast it.
+    pub fn is_open(&self, voter: &Address, vote: &Vote) -> bool {
+        let votes = self.votes.get(&vote.validator);
+        let is_cast = votes.is_some_and(|votes| match vote.is_add {
+            true => votes.add.contains(voter),
+            false => votes.drop.contains(voter),
+        });
+        !is_cast && self.validators.contains(&vote.validator) != vote.is_add
+    }
+
     /// All votes end.
     pub fn end_votes(&mut self) {
         self.votes.clear();

@@ -1,4 +1,5 @@
-//! `peers validators`: validators of IBFT 2.0 or QBFT and a node that only follows; each is killed in turn, then all.
+//! `peers validators`: validators of IBFT 2.0 or QBFT and a node that only follows, which is voted in and out; each validator is killed in
+//! turn, then all.
 
 use super::Binaries;
 use super::findings::Findings;
@@ -183,6 +184,8 @@ pub(crate) fn run(options: &ValidatorOptions) -> Result<()> {
         vec![took / u32::try_from(options.blocks.max(1))?],
     );
 
+    vote_in_and_out(options, &mut nodes, &mut findings)?;
+
     let (mut without, mut joined) = (Vec::new(), Vec::new());
     for number in 0..options.validators {
         nodes.kill(number)?;
@@ -214,6 +217,56 @@ pub(crate) fn run(options: &ValidatorOptions) -> Result<()> {
     nodes.go_on(options.blocks)?;
     check(&mut nodes, &mut findings)?;
     findings.finish("validators", options.json.as_deref())
+}
+
+/// All vote for the node that follows; it makes blocks, and is voted out again.
+fn vote_in_and_out(
+    options: &ValidatorOptions,
+    nodes: &mut Nodes,
+    findings: &mut Findings,
+) -> Result<()> {
+    let name = match options.protocol {
+        Protocol::Qbft => "qbft",
+        Protocol::Ibft2 => "ibft",
+    };
+    let (follower, own) = (
+        options.validators,
+        address_of_secret_key(&key(options.validators))?,
+    );
+    let mut took = Vec::new();
+    for is_add in [true, false] {
+        for node in &nodes.all {
+            let params = json!([own, is_add]);
+            node.client
+                .call(&format!("{name}_proposeValidatorVote"), params)?;
+        }
+        let what = match is_add {
+            true => "the node is voted in",
+            false => "the node is voted out",
+        };
+        took.push(wait_until(what, WITHIN, || {
+            let method = format!("{name}_getValidatorsByBlockNumber");
+            let list = nodes.all[follower]
+                .client
+                .call(&method, json!(["pending"]))?;
+            let list: Vec<Address> = serde_json::from_value(list)?;
+            Ok(list.contains(&own) == is_add)
+        })?);
+        let first = nodes.highest()? + 1;
+        nodes.go_on(options.blocks.max(options.validators as u64 + 2))?;
+        let mut made = 0;
+        for number in first..=nodes.highest()? {
+            let block = nodes.all[0].client.block(&format!("{number:#x}"))?;
+            made += u64::from(block["miner"] == json!(own));
+        }
+        match is_add {
+            true => findings.claim("a node that is voted in makes blocks", made > 0),
+            // One that was under way may be its last.
+            false => findings.claim("one that is voted out makes none", made <= 1),
+        }
+    }
+    findings.times("all vote on a node until it is in or out", took);
+    Ok(())
 }
 
 /// One chain everywhere, and sound databases.

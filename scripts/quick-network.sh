@@ -1,0 +1,76 @@
+#!/usr/bin/env bash
+# A network of validators on this machine: four that make blocks and a node that follows. Ctrl-C ends it.
+#
+#   scripts/quick-network.sh [qbft|ibft2] [FOLDER]
+#
+# FOLDER keeps keys, chains and logs, and goes on with what is in it; without it a temporary one is used and removed.
+# JSON-RPC of node N is on port 8545 + N; node 4 is no validator. NIWAKI names the binary (default: a release build).
+set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/env.sh"
+
+protocol="${1:-qbft}"
+folder="${2:-}"
+case "$protocol" in qbft | ibft2) ;; *)
+  echo "want qbft or ibft2, got $protocol" >&2
+  exit 2
+  ;;
+esac
+niwaki="${NIWAKI:-$CARGO_TARGET_DIR/release/niwaki}"
+[ -x "$niwaki" ] || cargo build --release -p niwaki-node
+[ -n "$folder" ] || { folder="$(mktemp -d)" && remove=1; }
+mkdir -p "$folder"
+began="$(date +%s.%N)"
+
+if [ ! -d "$folder/network" ]; then
+  cat > "$folder/config.json" <<JSON
+{"genesis": {"config": {"chainId": 1337, "berlinBlock": 0, "londonBlock": 0, "shanghaiTime": 0, "zeroBaseFee": true,
+  "$protocol": {"blockperiodseconds": 1, "epochlength": 30000, "requesttimeoutseconds": 4}},
+  "nonce": "0x0", "timestamp": "0x0", "gasLimit": "0x2faf080", "difficulty": "0x1",
+  "mixHash": "0x63746963616c2062797a616e74696e65206661756c7420746f6c6572616e6365",
+  "coinbase": "0x0000000000000000000000000000000000000000",
+  "alloc": {"fe3b557e8fb62b89f4916b721be55ceb828dbd73": {"balance": "0xad78ebc5ac6200000000"}}},
+ "blockchain": {"nodes": {"generate": true, "count": 4}}}
+JSON
+  "$niwaki" operator generate-blockchain-config --config-file "$folder/config.json" --to "$folder/network" \
+    --private-key-file-name key
+fi
+
+keys=("$folder"/network/keys/*/)
+nodes="$(for number in 0 1 2 3; do
+  printf '"enode://%s@127.0.0.1:%d"\n' "$(cut -c3- "${keys[number]}key.pub")" "$((30303 + number))"
+done | paste -sd,)"
+pids=()
+stop() {
+  trap - EXIT INT TERM
+  [ ${#pids[@]} -eq 0 ] || kill "${pids[@]}" 2>/dev/null || true
+  wait
+  [ -z "${remove:-}" ] || rm -rf "$folder"
+}
+trap stop EXIT
+trap 'exit 0' INT TERM
+for number in 0 1 2 3 4; do
+  data="$folder/node$number"
+  mkdir -p "$data"
+  echo "[$nodes]" > "$data/static-nodes.json"
+  key=()
+  [ "$number" -eq 4 ] || key=(--node-private-key-file "${keys[number]}key")
+  "$niwaki" --data-path "$data" --genesis-file "$folder/network/genesis.json" "${key[@]}" --memory-budget 256M \
+    --p2p-host 127.0.0.1 --p2p-interface 127.0.0.1 --p2p-port "$((30303 + number))" --discovery-enabled=false \
+    --rpc-http-enabled --rpc-http-port "$((8545 + number))" --rpc-http-api ADMIN,ETH,IBFT,NET,NIWAKI,QBFT,TXPOOL,WEB3 \
+    --min-gas-price 0 > "$data/log" 2>&1 &
+  pids+=($!)
+done
+
+head() {
+  curl -s -H 'content-type: application/json' -d '{"jsonrpc":"2.0","id":1,"method":"eth_blockNumber","params":[]}' \
+    "http://127.0.0.1:$((8545 + $1))" | sed -n 's/.*"result":"\(0x[0-9a-f]*\)".*/\1/p'
+}
+until [ "$(($(head 4 || true) + 0))" -gt 0 ]; do
+  for pid in "${pids[@]}"; do
+    kill -0 "$pid" 2>/dev/null || { echo "a node has ended; its log is in $folder" >&2 && exit 1; }
+  done
+  sleep 0.1
+done
+echo "the node that follows has block $(($(head 4))) $(echo "$(date +%s.%N) $began" | awk '{printf "%.1f", $1 - $2}') s after the start"
+echo "JSON-RPC: http://127.0.0.1:8545 to 8549; logs: $folder/node*/log; Ctrl-C ends all"
+wait
