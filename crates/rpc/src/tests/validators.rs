@@ -19,13 +19,18 @@ fn text(network: &str, file: &str) -> String {
 
 /// A chain that validators of Besu made.
 fn besu(network: &str) -> Rig {
+    besu_to(network, u64::MAX)
+}
+
+/// The same up to a block.
+fn besu_to(network: &str, last: u64) -> Rig {
     let genesis = Genesis::from_json(&text(network, "genesis.json")).unwrap();
     let chain = chain_of(&genesis);
     let file = std::fs::read(folder(network).join("chain.rlp")).unwrap();
     let mut rest = &file[..];
     while !rest.is_empty() {
         let block = Block::decode(&mut rest).unwrap();
-        if block.header.number > 0 {
+        if (1..=last).contains(&block.header.number) {
             chain.import(block).unwrap();
         }
     }
@@ -42,8 +47,13 @@ fn sorted(method: &str, mut result: Value) -> Value {
 
 #[test]
 fn besus_answers_are_given() {
-    for (network, count) in [("qbft", 28), ("ibft", 27), ("ibft-to-qbft", 8)] {
-        let rig = besu(network);
+    // Where the chain ended when it was asked.
+    for (network, count, last) in [
+        ("qbft", 28, u64::MAX),
+        ("ibft", 27, u64::MAX),
+        ("ibft-to-qbft", 8, 22),
+    ] {
+        let rig = besu_to(network, last);
         let recorded = text(network, "rpc.jsonl");
         let mut checked = 0;
         for line in recorded.lines() {
