@@ -18,7 +18,7 @@ use niwaki_crypto::keccak256;
 use niwaki_primitives::{Block, Bytes, Fault};
 use niwaki_rules::BftProtocol;
 use std::fs::{self, File, OpenOptions};
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -30,13 +30,22 @@ const HEIGHTS: u64 = 1_024;
 const FILES: usize = 2;
 /// Bytes before a record: its length and its checksum.
 const HEAD_BYTES: usize = 8;
+/// What is said of a file that this program did not write.
+const NO_VOTES: &str = "it has no votes of a validator; move it away: then this one signs nothing until the chain has passed the next block";
 /// No record is longer.
 const MAX_RECORD_BYTES: usize = 64 << 20;
 
-/// The file of the current heights.
+/// The records of a validator. The first one makes the first file: so a node whose records are lost does not know what it has signed, however
+/// often it starts, until it signs again.
 #[derive(Debug)]
 pub struct Journal {
     folder: PathBuf,
+    /// That of the current heights.
+    file: Option<VoteFile>,
+}
+
+#[derive(Debug)]
+struct VoteFile {
     number: u64,
     path: PathBuf,
     file: File,
@@ -46,7 +55,7 @@ impl Journal {
     /// Opens the journal in a folder, which is made if it is missing. Gives what was signed; `None` if there was no journal.
     ///
     /// # Errors
-    /// A [`Fault`] of the disk.
+    /// A [`Fault`] of the disk, or of a file that has other content.
     pub fn open(folder: &Path) -> Result<(Self, Option<Ballots>), Fault> {
         fs::create_dir_all(folder).map_err(|error| Fault::io("make", folder, error))?;
         let numbers = numbers(folder)?;
@@ -55,18 +64,19 @@ impl Journal {
         for number in &numbers {
             let path = path(folder, *number);
             let bytes = fs::read(&path).map_err(|error| Fault::io("read", &path, error))?;
+            if bytes.len() >= MAGIC.len() && !bytes.starts_with(MAGIC) {
+                let error = std::io::Error::new(ErrorKind::InvalidData, NO_VOTES);
+                return Err(Fault::io("read", &path, error));
+            }
             let (records, length) = read_all(&bytes);
             let known = ballots.get_or_insert_default();
             records.iter().for_each(|record| known.add(record));
-            end = Some(length);
+            end = Some((*number, length));
         }
-        let number = numbers.last().copied().unwrap_or_default();
-        let (path, file) = open_file(folder, number, end)?;
+        let file = end.map(|(number, length)| VoteFile::open(folder, number, length));
         let journal = Self {
             folder: folder.to_owned(),
-            number,
-            path,
-            file,
+            file: file.transpose()?,
         };
         Ok((journal, ballots))
     }
@@ -79,7 +89,15 @@ impl Journal {
         let Some(last) = records.last() else {
             return Ok(());
         };
-        self.rotate(last.height() / HEIGHTS)?;
+        let number = last.height() / HEIGHTS;
+        let file = match &mut self.file {
+            Some(file) if number <= file.number => file,
+            file => {
+                let new = VoteFile::open(&self.folder, number, 0)?;
+                remove_old(&self.folder)?;
+                file.insert(new)
+            }
+        };
         let mut bytes = Vec::new();
         for record in records {
             let content = encode(record);
@@ -88,26 +106,20 @@ impl Journal {
             bytes.extend_from_slice(&keccak256(&content)[..4]);
             bytes.extend_from_slice(&content);
         }
-        let written = self.file.write_all(&bytes);
-        written.map_err(|error| Fault::io("write", &self.path, error))?;
-        let synced = self.file.sync_data();
-        synced.map_err(|error| Fault::io("sync", &self.path, error))
+        let written = file.file.write_all(&bytes);
+        written.map_err(|error| Fault::io("write", &file.path, error))?;
+        let synced = file.file.sync_data();
+        synced.map_err(|error| Fault::io("sync", &file.path, error))
     }
+}
 
-    /// Begins the file of later heights, and removes old ones.
-    fn rotate(&mut self, number: u64) -> Result<(), Fault> {
-        if number <= self.number {
-            return Ok(());
-        }
-        (self.path, self.file) = open_file(&self.folder, number, None)?;
-        self.number = number;
-        let numbers = numbers(&self.folder)?;
-        for old in numbers.iter().rev().skip(FILES) {
-            let path = path(&self.folder, *old);
-            fs::remove_file(&path).map_err(|error| Fault::io("remove", &path, error))?;
-        }
-        Ok(())
+/// Removes the files of old heights.
+fn remove_old(folder: &Path) -> Result<(), Fault> {
+    for old in numbers(folder)?.iter().rev().skip(FILES) {
+        let path = path(folder, *old);
+        fs::remove_file(&path).map_err(|error| Fault::io("remove", &path, error))?;
     }
+    Ok(())
 }
 
 fn path(folder: &Path, number: u64) -> PathBuf {
@@ -128,28 +140,25 @@ fn numbers(folder: &Path) -> Result<Vec<u64>, Fault> {
     Ok(numbers)
 }
 
-/// Opens a file at its end; `length` is what of it can be read.
-fn open_file(folder: &Path, number: u64, length: Option<usize>) -> Result<(PathBuf, File), Fault> {
-    let path = path(folder, number);
-    let fault = |error| Fault::io("open", &path, error);
-    let mut options = OpenOptions::new();
-    let mut file = options
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .open(&path)
-        .map_err(fault)?;
-    let length = length.unwrap_or_default();
-    file.set_len(length as u64).map_err(fault)?;
-    file.seek(SeekFrom::End(0)).map_err(fault)?;
-    if length == 0 {
-        file.write_all(MAGIC).map_err(fault)?;
+impl VoteFile {
+    /// Opens a file behind the `length` bytes of it that can be read.
+    fn open(folder: &Path, number: u64, length: usize) -> Result<Self, Fault> {
+        let path = path(folder, number);
+        let fault = |error| Fault::io("open", &path, error);
+        let mut options = OpenOptions::new();
+        options.create(true).truncate(false).write(true);
+        let mut file = options.open(&path).map_err(fault)?;
+        file.set_len(length as u64).map_err(fault)?;
+        file.seek(SeekFrom::End(0)).map_err(fault)?;
+        if length == 0 {
+            file.write_all(MAGIC).map_err(fault)?;
+        }
+        file.sync_all().map_err(fault)?;
+        // The name of a new file is durable too.
+        let opened = File::open(folder).and_then(|folder| folder.sync_all());
+        opened.map_err(fault)?;
+        Ok(Self { number, path, file })
     }
-    file.sync_all().map_err(fault)?;
-    // The name of a new file is durable too.
-    let opened = File::open(folder).and_then(|folder| folder.sync_all());
-    opened.map_err(fault)?;
-    Ok((path, file))
 }
 
 /// The records of a file, and how many of its bytes they are.

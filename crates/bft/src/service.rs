@@ -45,7 +45,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use timers::Timers;
-use tracing::{error, info, warn};
+use tracing::{debug, error, info, warn};
 
 /// What the node does for its validator.
 pub trait ValidatorHost: Send + Sync {
@@ -213,6 +213,8 @@ impl Service {
             // After a stop there is no receiver.
             let _ = to_blocks.send(Job::Head(Box::new(change.head.clone())));
         }));
+        // What came before the listener.
+        let _ = jobs.send(Job::Head(Box::new(chain.head())));
         let threads = vec![
             spawn("bft", move || worker.run(&events))?,
             spawn("bft-journal", move || outbox.run(&outgoing))?,
@@ -387,18 +389,14 @@ impl Worker {
     fn run(mut self, events: &Receiver<Input>) {
         loop {
             self.pass_on();
-            let event = match events.recv_timeout(self.wait(now_ms())) {
-                Ok(Input::Event(event)) => event,
-                Ok(Input::Message { message, relay }) => {
-                    let bytes = relay.bytes.len();
-                    self.door.taken();
-                    self.relays.add(now_ms(), *relay);
-                    Event::Message { message, bytes }
-                }
-                Ok(Input::Stop) | Err(RecvTimeoutError::Disconnected) => return,
-                Err(RecvTimeoutError::Timeout) => match self.timers.next_due(now_ms()) {
-                    Some(timer) => Event::Timer(timer),
-                    None => continue,
+            // Before messages, however many wait.
+            let event = match self.timers.next_due(now_ms()) {
+                Some(timer) => Event::Timer(timer),
+                None => match events.recv_timeout(self.wait(now_ms())) {
+                    Ok(Input::Event(event)) => event,
+                    Ok(Input::Message { message, relay }) => self.take(message, *relay),
+                    Ok(Input::Stop) | Err(RecvTimeoutError::Disconnected) => return,
+                    Err(RecvTimeoutError::Timeout) => continue,
                 },
             };
             if let Err(reason) = self.step(event) {
@@ -406,6 +404,13 @@ impl Worker {
                 return;
             }
         }
+    }
+
+    fn take(&mut self, message: Box<Message>, relay: Relay) -> Event {
+        let bytes = relay.bytes.len();
+        self.door.taken();
+        self.relays.add(now_ms(), relay);
+        Event::Message { message, bytes }
     }
 
     /// How long nothing is due.
@@ -504,7 +509,7 @@ impl Worker {
                 view,
                 reason,
             } => {
-                warn!(validator = %author, height = view.height, round = view.round, %reason, "Refused a message")
+                debug!(validator = %author, height = view.height, round = view.round, %reason, "Refused a message")
             }
             Action::Stop(message) => error!(
                 height = message.view().height,

@@ -1,7 +1,7 @@
 //! On whom this validator votes: kept in a file, until the operator discards the vote.
 //!
 //! ```text
-//! votes              +0x.. to add, -0x.. to drop, a line each
+//! pending-votes      +0x.. to add, -0x.. to drop, a line each
 //! ```
 
 use niwaki_chain::{Chain, StoredHeader};
@@ -13,7 +13,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-const FILE: &str = "votes";
+const FILE: &str = "pending-votes";
 
 /// See the module.
 #[derive(Debug)]

@@ -60,6 +60,8 @@ pub struct LocalChain {
     pub total_difficulty: U256,
     /// Whether blocks come from a consensus client; then no peer may send them unasked.
     pub is_merged: bool,
+    /// Whether validators make its blocks: peers get to know of each at once.
+    pub has_validators: bool,
 }
 
 impl LocalChain {

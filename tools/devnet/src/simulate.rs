@@ -31,7 +31,7 @@ mod world;
 use crate::report::write_json;
 use clap::Args;
 use eyre::{Result, bail, eyre};
-use niwaki_bft::machine::{Guard, Guards, Settings};
+use niwaki_bft::machine::{Guard, Guards};
 use scenario::Scenario;
 use serde_json::json;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -67,11 +67,6 @@ pub(crate) struct SimulateOptions {
 struct Broken {
     seed: u64,
     law: String,
-}
-
-/// Whether a rule holds; those of the journal are the simulator's to break.
-fn has(settings: &Settings, guard: Guard) -> bool {
-    settings.guards.has(guard)
 }
 
 pub(crate) fn run(options: &SimulateOptions) -> Result<()> {

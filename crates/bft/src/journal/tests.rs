@@ -121,3 +121,26 @@ fn two_files_are_kept() {
     let (_, ballots) = Journal::open(folder.path()).unwrap();
     assert_eq!(ballots.unwrap().round_at(9_000), Some(2));
 }
+
+#[test]
+fn lost_records_stay_lost_until_the_first_new_one() {
+    let folder = tempfile::tempdir().unwrap();
+    for _ in 0..3 {
+        let (mut journal, ballots) = Journal::open(folder.path()).unwrap();
+        assert!(ballots.is_none());
+        journal.append(&[]).unwrap();
+    }
+    let (mut journal, _) = Journal::open(folder.path()).unwrap();
+    journal.append(&records(9)[..1]).unwrap();
+    assert!(Journal::open(folder.path()).unwrap().1.is_some());
+}
+
+#[test]
+fn a_file_of_something_else_is_refused_and_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = path(folder.path(), 3);
+    fs::write(&file, "these are no votes of a validator").unwrap();
+    let error = Journal::open(folder.path()).unwrap_err().to_string();
+    assert!(error.contains("move it away"), "{error}");
+    assert!(fs::read_to_string(&file).unwrap().contains("no votes"));
+}

@@ -112,7 +112,7 @@ impl Machine {
     }
 
     /// Whether a round change is for a later round than the last one of its author.
-    fn is_newer(&self, turn: &mut Turn<'_>, author: Address, change: &RoundChange) -> bool {
+    fn is_newer(&mut self, turn: &mut Turn<'_>, author: Address, change: &RoundChange) -> bool {
         let Some(known) = self.height.changes.get(&author) else {
             return true;
         };
@@ -120,7 +120,7 @@ impl Machine {
         let hashes = [known, change].map(|change| keccak256(change.signed.bytes()));
         if last == new && hashes[0] != hashes[1] {
             let both = [known, change].map(|one| Message::RoundChange(Box::new(one.clone())));
-            turn.act(Action::Evidence(Box::new(both)));
+            self.show_evidence(turn, both);
         }
         new > last
     }

@@ -5,7 +5,7 @@
 pub enum Guard {
     /// It never signs two digests for one height, round and kind.
     OneVote,
-    /// What it has signed survives a restart.
+    /// What it has signed survives a restart (the simulator drops it).
     Memory,
     /// It signs nothing below the round that it entered.
     RoundsRise,

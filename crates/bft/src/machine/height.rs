@@ -6,7 +6,7 @@ use crate::wire::{
 };
 use niwaki_primitives::{Address, B256};
 use niwaki_rules::Seal;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// How far a validator is in its round.
@@ -57,6 +57,8 @@ pub(super) struct Height {
     newest: BTreeMap<Address, u32>,
     /// What this validator has said in the current round.
     pub(super) said: Vec<Arc<Message>>,
+    /// Those against whom there is evidence: once a height is enough.
+    pub(super) liars: BTreeSet<Address>,
     /// The block time has passed, but there was no transaction.
     pub(super) is_empty_wait: bool,
     /// Up to which block the others' were asked for.
@@ -92,6 +94,7 @@ impl Height {
             changes: BTreeMap::new(),
             newest: BTreeMap::new(),
             said: Vec::new(),
+            liars: BTreeSet::new(),
             is_empty_wait: false,
             asked_to: 0,
         }

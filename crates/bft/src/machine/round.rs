@@ -50,12 +50,7 @@ impl Machine {
         if !self.has(Guard::PreparedBlock) {
             return None;
         }
-        let best = checks::latest_prepared(changes.iter().map(|change| &change.signed))?;
-        let change = changes.iter().find(|change| {
-            let prepared = &change.signed.payload.prepared;
-            prepared.as_ref().is_some_and(|one| one.round == best.round)
-        });
-        let change = change?;
+        let change = latest_prepared(changes)?;
         let (protocol, block) = (self.protocol(), change.block.clone()?);
         Candidate::new(protocol, block, change.access_list.clone())
             .ok()
@@ -96,13 +91,7 @@ impl Machine {
         let signer = &self.settings.signer;
         let access_list = candidate.access_list.clone();
         let signed = signer.proposal(view, &candidate.block, access_list.as_ref(), digest)?;
-        let best = checks::latest_prepared(changes.iter().map(|change| &change.signed));
-        let best = best.map(|prepared| prepared.round);
-        let shown = changes.iter().find(|change| {
-            let prepared = change.signed.payload.prepared.as_ref();
-            best.is_some() && prepared.map(|prepared| prepared.round) == best
-        });
-        let prepares = shown.map(|change| change.prepares.clone());
+        let prepares = latest_prepared(&changes).map(|change| change.prepares.clone());
         let proposal = Proposal {
             signed: signed.clone(),
             block: Arc::clone(&candidate.block),
@@ -281,7 +270,7 @@ impl Machine {
 
     /// Two votes of one kind in one round: if they are for two blocks, their author breaks the rules.
     fn note_two(
-        &self,
+        &mut self,
         turn: &mut Turn<'_>,
         digests: [B256; 2],
         messages: impl FnOnce() -> [Message; 2],
@@ -292,7 +281,14 @@ impl Machine {
         };
         let [one, other] = digests.map(|digest| candidate.is_named(&digest, round));
         if digests[0] != digests[1] && !(one && other) {
-            turn.act(Action::Evidence(Box::new(messages())));
+            self.show_evidence(turn, messages());
+        }
+    }
+
+    /// The first evidence against a validator at this height.
+    pub(super) fn show_evidence(&mut self, turn: &mut Turn<'_>, messages: [Message; 2]) {
+        if self.height.liars.insert(messages[0].author()) {
+            turn.act(Action::Evidence(Box::new(messages)));
         }
     }
 
@@ -452,4 +448,16 @@ impl Machine {
     pub(super) fn has(&self, guard: Guard) -> bool {
         self.settings.guards.has(guard)
     }
+}
+
+/// That of some round changes whose block was prepared in the latest round.
+fn latest_prepared(changes: &[RoundChange]) -> Option<&RoundChange> {
+    let round = |change: &&RoundChange| {
+        let prepared = change.signed.payload.prepared.as_ref();
+        prepared.map(|prepared| prepared.round)
+    };
+    changes
+        .iter()
+        .filter(|change| round(change).is_some())
+        .max_by_key(round)
 }

@@ -54,6 +54,7 @@ impl Blocks {
     /// The thread's loop.
     pub(super) fn run(mut self, jobs: &Receiver<Job>) {
         loop {
+            self.judge_deferred();
             let next = self.deferred.iter().map(|(at_ms, _)| *at_ms).min();
             let wait = next.map_or(IDLE, |at_ms| {
                 Duration::from_millis(at_ms.saturating_sub(now_ms()))
@@ -64,7 +65,7 @@ impl Blocks {
                 Ok(Job::Finish { candidate, header }) => self.finish(&candidate, *header),
                 Ok(Job::Head(stored)) => self.follow(&stored),
                 Ok(Job::Stop) | Err(RecvTimeoutError::Disconnected) => return,
-                Err(RecvTimeoutError::Timeout) => self.judge_deferred(),
+                Err(RecvTimeoutError::Timeout) => {}
             }
         }
     }

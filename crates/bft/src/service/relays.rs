@@ -50,7 +50,7 @@ impl Relays {
         self.waiting.front().map(|(due_ms, _)| *due_ms)
     }
 
-    /// Those that are due and whose height is not over: `height` is the one that is agreed on.
+    /// Those that are due, of the height that is agreed on (`height`) or the next one.
     pub(super) fn due(&mut self, now_ms: u64, height: u64) -> Vec<Relay> {
         let mut due = Vec::new();
         while let Some((_, relay)) = self
@@ -58,7 +58,8 @@ impl Relays {
             .pop_front_if(|(due_ms, relay)| *due_ms <= now_ms || relay.height < height)
         {
             self.bytes = self.bytes.saturating_sub(relay.bytes.len());
-            if relay.height >= height {
+            // A message of a height that is far away helps no one now.
+            if (height..=height.saturating_add(1)).contains(&relay.height) {
                 due.push(relay);
             }
         }
@@ -91,6 +92,8 @@ mod tests {
         assert_eq!(relays.due(1_050, 7).len(), 1);
         assert!(relays.due(1_069, 7).is_empty());
         assert!(relays.due(1_070, 9).is_empty());
+        relays.add(1_100, relay(99, 10));
+        assert!(relays.due(1_150, 9).is_empty());
         assert_eq!((relays.next_ms(), relays.bytes), (None, 0));
     }
 

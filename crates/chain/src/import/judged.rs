@@ -3,12 +3,11 @@
 //! The hash of a BFT block leaves its seals and its round out, so what an execution says of a proposal holds for the block that comes of it,
 //! in whatever round. Until then it is in no table: readers do not see it, and it is gone with the process.
 
-use super::{ImportFailure, ImportOptions, Imported, ReadyBlock};
+use super::{ImportOptions, Imported, ReadyBlock};
 use crate::bft::Seals;
 use crate::{BlockId, Chain, ImportError};
 use niwaki_execution::RecoveringBlock;
 use niwaki_primitives::{Block, Fault, Header};
-use niwaki_rules::{InvalidBlock, InvalidHeader};
 use std::sync::Arc;
 
 /// A block that was executed and is valid, but for its seals.
@@ -29,11 +28,6 @@ impl JudgedBlock {
     /// Number and hash.
     pub fn id(&self) -> BlockId {
         self.0.imported.id
-    }
-
-    /// The block, without seals.
-    pub fn block(&self) -> &Arc<Block> {
-        &self.0.valid.block
     }
 }
 
@@ -61,7 +55,7 @@ impl Chain {
     }
 
     /// Writes a judged block under its header with seals, which are checked, and makes it the head. One whose parent is not the head
-    /// any more is imported as any other.
+    /// any more, or whose header is that of another block, is imported as any other.
     ///
     /// # Errors
     /// [`ImportError`]; then the chain is as it was.
@@ -72,26 +66,19 @@ impl Chain {
     ) -> Result<Imported, ImportError> {
         let (id, mut ready) = (judged.id(), *judged.0);
         let parent = ready.parent.id;
-        if self.spec().header_hash(&header) != id.hash {
-            let got = self.spec().header_hash(&header);
-            let reason = InvalidHeader::ParentHash {
-                got,
-                expected: id.hash,
-            };
-            return Err(ImportFailure::from(InvalidBlock::from(reason)).at_block(id, parent.hash));
-        }
-        let _guard = self.begin_import();
-        let writer = self.writer();
-        self.check_validators(&header, &ready.parent, Seals::Needed)
-            .map_err(|failure| failure.at_block(id, parent.hash))?;
         let block = Block {
             header,
             body: ready.valid.block.body.clone(),
         };
-        if self.head().id != parent || self.header(&id.hash)?.is_some() {
+        let _guard = self.begin_import();
+        let writer = self.writer();
+        let is_same = self.spec().header_hash(&block.header) == id.hash;
+        if !is_same || self.head().id != parent || self.header(&id.hash)?.is_some() {
             drop(writer);
             return self.import(block);
         }
+        self.check_validators(&block.header, &ready.parent, Seals::Needed)
+            .map_err(|failure| failure.at_block(id, parent.hash))?;
         ready.valid.block = Arc::new(block);
         ready.recovered.block = Arc::clone(&ready.valid.block);
         let imported = self.commit_ready(ready, true);

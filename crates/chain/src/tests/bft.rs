@@ -214,7 +214,7 @@ fn a_judged_block_whose_height_was_decided_meanwhile_changes_nothing() {
     assert_eq!(chain.head().header, blocks[1].header);
     let judged = chain.judge(without_seals("qbft", &blocks[2])).unwrap();
     let error = chain.commit_judged(judged, blocks[3].header.clone());
-    assert!(matches!(error, Err(ImportError::Invalid { .. })));
+    assert!(matches!(error, Err(ImportError::UnknownParent { .. })));
     assert_eq!(chain.head().header, blocks[1].header);
 }
 

@@ -1,5 +1,5 @@
 //! Says to all peers which blocks this node has: when the head has moved by 32 blocks or backwards, and each minute if it has moved at all;
-//! at each move on a chain that no consensus client drives, where peers know of a block by this.
+//! at each move, but ten times a second at most, on a chain of validators, where peers know of a block by this.
 //!
 //! Spec: devp2p `caps/eth.md`, BlockRangeUpdate (EIP-7642).
 
@@ -8,11 +8,13 @@ use crate::wire::BlockRange;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{MissedTickBehavior, interval, sleep};
 
 /// A smaller move of the head waits for the next minute.
 const LARGE_MOVE_BLOCKS: u64 = 32;
 const PERIOD: Duration = Duration::from_secs(60);
+/// A chain that is catching up moves thousands of times a second.
+const MIN_GAP: Duration = Duration::from_millis(100);
 
 /// Runs until the sender of `chain` is gone.
 pub(super) async fn announce(
@@ -32,7 +34,7 @@ pub(super) async fn announce(
         };
         let (range, says_each_block) = {
             let chain = chain.borrow_and_update();
-            (chain.range, !chain.is_merged)
+            (chain.range, chain.has_validators)
         };
         if range != sent && (is_tick || says_each_block || is_large(sent, range)) {
             peers
@@ -40,6 +42,9 @@ pub(super) async fn announce(
                 .iter()
                 .for_each(|peer| peer.send_range(range));
             sent = range;
+            if says_each_block {
+                sleep(MIN_GAP).await;
+            }
         }
     }
 }

@@ -276,6 +276,7 @@ fn publish_chain(chain: &Arc<Chain>, network_id: u64) -> Result<watch::Receiver<
         total_difficulty: head.total_difficulty,
         // Blocks of validators come from peers, whatever the fork.
         is_merged: spec.seal != SealKind::Bft && spec.is_proof_of_stake(&head.header),
+        has_validators: spec.seal == SealKind::Bft,
     };
     let first = local_chain(&chain.head(), chain.first_block()?);
     let (sender, receiver) = watch::channel(first);

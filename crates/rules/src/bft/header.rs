@@ -48,9 +48,14 @@ pub(crate) fn check_bft_fields(
             period_s,
         });
     }
-    if rules.protocol == BftProtocol::Qbft {
-        return Ok(());
+    match rules.protocol {
+        BftProtocol::Qbft => Ok(()),
+        BftProtocol::Ibft2 => check_unused(header),
     }
+}
+
+/// Fields of proof of work.
+fn check_unused(header: &Header) -> Result<(), InvalidHeader> {
     let got = u64::from_be_bytes(header.nonce.0);
     if got != 0 {
         return Err(InvalidHeader::NonceNotZero { got });
@@ -122,15 +127,7 @@ pub fn check_bft_proposal(
             "{bytes} bytes of vanity, {VANITY_BYTES} are usual"
         )));
     }
-    let got = u64::from_be_bytes(header.nonce.0);
-    if got != 0 {
-        return Err(InvalidHeader::NonceNotZero { got });
-    }
-    let got = header.ommers_hash;
-    match got == EMPTY_OMMER_ROOT_HASH {
-        true => Ok(()),
-        false => Err(InvalidHeader::OmmersHashNotEmpty { got }),
-    }
+    check_unused(header)
 }
 
 /// The list of validators and the coinbase.

@@ -94,7 +94,7 @@ impl SimNode {
             true => Ballots::unknown(),
             false => Ballots::default(),
         };
-        if super::has(&self.settings, Guard::Memory) {
+        if self.settings.guards.has(Guard::Memory) {
             self.journal.iter().for_each(|record| ballots.add(record));
         }
         let head = self.chain.head();
