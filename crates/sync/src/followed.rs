@@ -1,14 +1,17 @@
 //! The block to reach on a chain that no consensus client drives: the highest one that peers say they have.
 //!
 //! What they say proves nothing; the blocks on the way do, which validators have sealed. A block that could not be reached is not tried
-//! again for a while, so a peer that invents one costs one attempt.
+//! again for a while, and its peer is left alone for some seconds: one that invents blocks costs an attempt now and then.
 
 use crate::source::Offer;
 use niwaki_chain::Consensus;
+use niwaki_network::peers::ConnId;
 use niwaki_primitives::{B256, Fault};
 
 /// How long a block that could not be reached is left alone.
 const REFUSED_MS: u64 = 30_000;
+/// How long the peer that named it is left alone.
+const PEER_REFUSED_MS: u64 = 5_000;
 /// Blocks that are left alone, at most.
 const MAX_REFUSED: usize = 64;
 /// A validator finishes the next block itself, at about the time at which its peers have it.
@@ -16,9 +19,8 @@ const GRACE_MS: u64 = 300;
 
 #[derive(Debug, Default)]
 pub(crate) struct Followed {
-    current: Option<B256>,
-    /// Until when.
-    refused: Vec<(B256, u64)>,
+    current: Option<(B256, ConnId)>,
+    refused: Vec<Refused>,
     /// Since when a peer has had one block more than this node.
     ahead_since_ms: Option<u64>,
 }
@@ -32,17 +34,21 @@ impl Followed {
         now_ms: u64,
     ) -> Result<Option<B256>, Fault> {
         let chain = consensus.chain();
-        if let Some(hash) = self.current
+        if let Some((hash, _)) = self.current
             && chain.number_of(&hash)?.is_none()
         {
             return Ok(Some(hash));
         }
-        self.refused.retain(|(_, until_ms)| *until_ms > now_ms);
+        self.refused
+            .retain(|refused| now_ms < refused.at_ms.saturating_add(REFUSED_MS));
         let head = chain.head().id.number;
-        let is_refused = |hash: &B256| self.refused.iter().any(|(refused, _)| refused == hash);
+        let is_refused = |offer: &Offer| {
+            let mut refused = self.refused.iter();
+            refused.any(|refused| refused.holds_for(offer, now_ms))
+        };
         let ahead = offers.iter().filter(|offer| {
-            let hash = &offer.latest_hash;
-            offer.latest > head && !is_refused(hash) && !consensus.is_rejected(hash)
+            let is_rejected = consensus.is_rejected(&offer.latest_hash);
+            offer.latest > head && !is_refused(offer) && !is_rejected
         });
         let best = ahead.max_by_key(|offer| offer.latest);
         self.current = match best {
@@ -54,19 +60,40 @@ impl Followed {
                 let since_ms = *self.ahead_since_ms.get_or_insert(now_ms);
                 let is_due = now_ms.saturating_sub(since_ms) >= GRACE_MS;
                 let is_far = best.latest > head.saturating_add(1);
-                (is_far || is_due).then_some(best.latest_hash)
+                (is_far || is_due).then_some((best.latest_hash, best.conn))
             }
         };
-        Ok(self.current)
+        Ok(self.current.map(|(hash, _)| hash))
     }
 
     /// The block could not be reached.
-    pub(crate) fn refuse(&mut self, hash: B256, now_ms: u64) {
+    pub(crate) fn refuse_current(&mut self, now_ms: u64) {
+        let Some((hash, conn)) = self.current.take() else {
+            return;
+        };
         if self.refused.len() >= MAX_REFUSED {
             self.refused.remove(0);
         }
-        self.refused.push((hash, now_ms.saturating_add(REFUSED_MS)));
-        self.current = None;
+        self.refused.push(Refused {
+            hash,
+            conn,
+            at_ms: now_ms,
+        });
+    }
+}
+
+/// A block that could not be reached, and who named it.
+#[derive(Debug)]
+struct Refused {
+    hash: B256,
+    conn: ConnId,
+    at_ms: u64,
+}
+
+impl Refused {
+    fn holds_for(&self, offer: &Offer, now_ms: u64) -> bool {
+        let is_peers = now_ms < self.at_ms.saturating_add(PEER_REFUSED_MS);
+        offer.latest_hash == self.hash || (is_peers && offer.conn == self.conn)
     }
 }
 
@@ -74,7 +101,6 @@ impl Followed {
 mod tests {
     use super::*;
     use crate::tests::{empty_chain, hash_of, main_branch};
-    use niwaki_network::peers::ConnId;
 
     fn offer(conn: u64, latest: u64, hash: B256) -> Offer {
         Offer {
@@ -102,13 +128,30 @@ mod tests {
         // It stays, whatever others say.
         let other = [offer(3, 99, B256::repeat_byte(3))];
         assert_eq!(choose(&other, 60_000), Some(high));
-        followed.refuse(high, 60_000);
+        followed.refuse_current(60_000);
         let mut choose = |now_ms| followed.choose(&consensus, &both, now_ms).unwrap();
         assert_eq!(choose(60_001), Some(low));
-        followed.refuse(low, 60_001);
+        followed.refuse_current(60_001);
         let mut choose = |now_ms| followed.choose(&consensus, &both, now_ms).unwrap();
-        assert_eq!(choose(60_002), None);
+        assert_eq!(choose(89_999), None);
         assert_eq!(choose(90_000), Some(high));
+    }
+
+    #[test]
+    fn a_peer_that_invents_blocks_is_left_alone_for_some_seconds() {
+        let consensus = Consensus::new(empty_chain(None));
+        let mut followed = Followed::default();
+        let [honest, first, second] = [1, 2, 3].map(B256::repeat_byte);
+        let choose = |followed: &mut Followed, invented, now_ms| {
+            let offers = [offer(1, 20, honest), offer(2, 9_000, invented)];
+            followed.choose(&consensus, &offers, now_ms).unwrap()
+        };
+        assert_eq!(choose(&mut followed, first, 0), Some(first));
+        followed.refuse_current(1_000);
+        assert_eq!(choose(&mut followed, second, 1_000), Some(honest));
+        followed.refuse_current(2_000);
+        assert_eq!(choose(&mut followed, second, 5_999), None);
+        assert_eq!(choose(&mut followed, second, 6_000), Some(second));
     }
 
     #[test]

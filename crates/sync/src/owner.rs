@@ -290,6 +290,13 @@ impl Owner<'_> {
     /// Nothing is to be done at the head: older blocks have their time.
     fn idle(&mut self) -> Result<(), Interrupt> {
         self.pause = None;
+        if let Some(header) = self.located.take() {
+            // A consensus client that asked again, once the last block was there, has moved the head itself.
+            let canonical = self.context.chain.canonical_hash(header.header.number)?;
+            if canonical == Some(header.hash) {
+                self.note_reached();
+            }
+        }
         let has_chosen = self.context.consensus.has_followed()
             || self.context.consensus.missing_head().is_some();
         match self.is_driven && !has_chosen {
@@ -449,11 +456,16 @@ impl Owner<'_> {
                 }
             }
         }
+        self.located = None;
+        self.note_reached();
+        Ok(())
+    }
+
+    fn note_reached(&self) {
         let head = self.context.chain.head().id;
         info!("Synced: the head is block {head}");
         self.context
             .report(|progress, now_ms| progress.reach(head.number, now_ms));
-        Ok(())
     }
 
     /// Keeps a failure for reports, and pauses.
@@ -474,9 +486,13 @@ impl Owner<'_> {
         if matches!(way, Way::Backward | Way::Full | Way::Snap) {
             self.failed = Some(way);
         }
+        if let Failure::Seals { .. } = failure {
+            // Its header is in one of them; another peer may have the seals.
+            self.forget_headers();
+        }
         if let (Some(followed), TargetSource::Peers) = (&mut self.followed, target.source) {
             // There may be another one.
-            followed.refuse(target.hash, self.context.now_ms());
+            followed.refuse_current(self.context.now_ms());
             return;
         }
         match failure {
@@ -490,6 +506,14 @@ impl Owner<'_> {
             }
             Failure::NoTarget { .. } => self.pause_for(target, LOCATE_PAUSE_MS),
             _ => self.pause_for(target, PAUSE_MS),
+        }
+    }
+
+    fn forget_headers(&mut self) {
+        self.located = None;
+        let cleared = self.in_memory.clear().and_then(|()| self.stored.clear());
+        if let Err(fault) = cleared {
+            error!(%fault, "Headers of blocks without a quorum's seals are still stored");
         }
     }
 

@@ -74,6 +74,12 @@ pub(crate) enum Failure {
         hash: B256,
         reason: String,
     },
+    #[error("block {number} ({hash}) came without the seals of a quorum: {reason}")]
+    Seals {
+        number: u64,
+        hash: B256,
+        reason: String,
+    },
     #[error("blocks up to {last}, {what}: {reasons}")]
     NoBlocks {
         last: u64,

@@ -1,9 +1,8 @@
 //! Features for operators on a running node: that the binary wires them up.
 
 use crate::running::Node;
-use crate::support::{CommandResult, TestDir, chain_file};
+use crate::support::{CommandResult, TestDir, chain_file, wait_until};
 use serde_json::{Value, json};
-use std::time::{Duration, Instant};
 
 /// A transfer of the first account of `--network=dev`, its nonce 0.
 pub(crate) fn transfer(node: &Node, nonce: u64) -> String {
@@ -28,18 +27,9 @@ pub(crate) fn transfer(node: &Node, nonce: u64) -> String {
 
 /// Calls until the response is `expected`: the pool learns of a head after RPC clients see it.
 fn wait_for(node: &Node, method: &str, expected: &Value) {
-    let began = Instant::now();
-    loop {
-        let response = node.result(method, json!([]));
-        if response == *expected {
-            return;
-        }
-        assert!(
-            began.elapsed() < Duration::from_secs(60),
-            "{method} still answers {response}, not {expected}"
-        );
-        std::thread::yield_now();
-    }
+    let response = || node.result(method, json!([]));
+    let state = || format!("{method} still answers {}, not {expected}", response());
+    wait_until(state, || response() == *expected);
 }
 
 #[test]
@@ -81,12 +71,8 @@ fn pooled_transactions_are_executed_once_before_the_next_block() {
         };
         for nonce in 0..2 {
             node.result("eth_sendRawTransaction", json!([transfer(&node, nonce)]));
-            let began = Instant::now();
-            let so_far = nonce + 1;
-            while flag.is_empty() && figures()[0] < so_far {
-                assert!(began.elapsed() < Duration::from_secs(60), "{:?}", figures());
-                std::thread::yield_now();
-            }
+            let is_warm = || !flag.is_empty() || figures()[0] > nonce;
+            wait_until(|| format!("{:?}", figures()), is_warm);
         }
         figures()
     };

@@ -3,7 +3,7 @@
 use crate::engine::send_fork_choice;
 use crate::operating::transfer;
 use crate::running::Node;
-use crate::support::{HEAD, TestDir};
+use crate::support::{HEAD, TestDir, wait_until};
 use serde_json::{Value, json};
 use std::net::UdpSocket;
 use std::time::Duration;
@@ -18,14 +18,16 @@ fn node() -> Node {
 
 /// Waits until the node has so many peers, and returns them.
 fn peers(node: &Node, count: usize) -> Vec<Value> {
-    loop {
-        let peers = node.result("admin_peers", json!([]));
-        let peers = peers.as_array().unwrap();
-        if peers.len() == count {
-            return peers.clone();
-        }
-        std::thread::yield_now();
-    }
+    let peers = || node.result("admin_peers", json!([]));
+    let state = || format!("{count} peers are expected, these are there: {}", peers());
+    wait_until(state, || peers().as_array().unwrap().len() == count);
+    peers().as_array().unwrap().clone()
+}
+
+/// Asks the node to make the chain's last block its head until it is.
+fn choose_head(node: &Node) {
+    let state = || node.result("niwaki_syncStatus", json!([])).to_string();
+    wait_until(state, || send_fork_choice(node, HEAD) == "VALID");
 }
 
 #[test]
@@ -71,14 +73,10 @@ fn a_node_without_blocks_gets_the_chosen_head_from_its_peer() {
     let dir = TestDir::new();
     let sink = Node::start(dir, PEERS);
     sink.result("admin_addPeer", two_enode(&source));
-    let status = |node: &Node| send_fork_choice(node, HEAD);
-    assert_eq!(status(&sink), "SYNCING");
-    while sink.result("eth_blockNumber", json!([])) != "0x36" {
-        std::thread::yield_now();
-    }
-    while status(&sink) != "VALID" {
-        std::thread::yield_now();
-    }
+    assert_eq!(send_fork_choice(&sink, HEAD), "SYNCING");
+    let head = || sink.result("eth_blockNumber", json!([]));
+    wait_until(|| head().to_string(), || head() == "0x36");
+    choose_head(&sink);
     let report = sink.result("niwaki_syncStatus", json!([]));
     assert_eq!(report["imported"], 54);
     assert_eq!(report["reached"], 1);
@@ -120,9 +118,7 @@ fn a_transaction_of_a_user_reaches_the_pool_of_a_peer() {
     let late = one.result("eth_sendRawTransaction", json!([transfer(&one, 1)]));
     for hash in [early, late] {
         let by_hash = || two.result("eth_getTransactionByHash", json!([hash]));
-        while by_hash().is_null() {
-            std::thread::yield_now();
-        }
+        wait_until(|| format!("{hash} is not there"), || !by_hash().is_null());
         assert_eq!(by_hash()["hash"], hash);
     }
 }
@@ -254,7 +250,8 @@ fn the_dns_list_of_the_flag_or_else_of_the_genesis_file_is_asked_for_at_the_name
     genesis["config"]["discovery"] = json!({"dns": list, "bootnodes": []});
     dir.genesis = dir.file("genesis.json", genesis.to_string().as_bytes());
     let by_genesis = Node::start(dir, &asking);
-    while asked_name(&name_server) != "genesis.example.org" {}
+    let is_asked = || asked_name(&name_server) == "genesis.example.org";
+    wait_until(|| "the list of the flag is asked for".to_owned(), is_asked);
     drop(by_genesis);
 
     genesis["config"]["discovery"]["dns"] = json!("genesis.example.org");
@@ -302,9 +299,7 @@ fn a_scrape_of_a_node_that_synced_from_two_peers_has_each_row_of_network_and_syn
         sink.result("admin_addPeer", two_enode(source));
     }
     peers(&sink, 2);
-    while send_fork_choice(&sink, HEAD) != "VALID" {
-        std::thread::yield_now();
-    }
+    choose_head(&sink);
     for peers_left in [1, 0] {
         let enode = two_enode(&sources[peers_left]);
         assert_eq!(sink.result("admin_removePeer", enode), true);
@@ -316,10 +311,12 @@ fn a_scrape_of_a_node_that_synced_from_two_peers_has_each_row_of_network_and_syn
     let reached =
         r#"besu_synchronizer_chain_download_pipeline_restarts_total{reason="complete"} 1"#;
     let searched = "besu_network_discv5_discovery_round_total{outcome=\"success\"} 0";
-    let mut scrape = sink.metrics();
-    while !scrape.contains(ended) || !scrape.contains(reached) || scrape.contains(searched) {
-        scrape = sink.metrics();
-    }
+    let has_all = || {
+        let scrape = sink.metrics();
+        scrape.contains(ended) && scrape.contains(reached) && !scrape.contains(searched)
+    };
+    wait_until(|| sink.metrics(), has_all);
+    let scrape = sink.metrics();
     let names = network_metrics();
     assert!(names.len() >= 36, "{}", names.len());
     for name in names {
@@ -357,9 +354,7 @@ fn with_eth_66_alone_nodes_sync_and_say_no_last_block() {
     assert_eq!(peer["protocols"]["snap"]["version"], 1);
     assert_eq!(peer["protocols"]["eth"]["latestBlock"], 0);
     assert_eq!(peer["protocols"]["eth"]["latestBlockHash"], HEAD);
-    while send_fork_choice(&sink, HEAD) != "VALID" {
-        std::thread::yield_now();
-    }
+    choose_head(&sink);
     assert_eq!(sink.result("eth_blockNumber", json!([])), "0x36");
 }
 

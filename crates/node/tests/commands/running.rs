@@ -139,7 +139,6 @@ impl Node {
         response["result"].clone()
     }
 
-    /// The response to an Engine API call with a token.
     /// What Prometheus gets.
     pub(crate) fn metrics(&self) -> String {
         let services = self.result("net_services", json!([]));
@@ -148,6 +147,7 @@ impl Node {
         request(address, "GET", "/metrics", "", &[]).1
     }
 
+    /// The response to an Engine API call with a token.
     pub(crate) fn engine_call(&self, method: &str, params: Value) -> Value {
         let request = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
         let token = format!("Bearer {}", self.token());

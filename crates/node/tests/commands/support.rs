@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// Hash of block 54, the last of `testdata/chain`.
@@ -170,6 +171,15 @@ pub(crate) fn bytes_below(folder: &Path) -> u64 {
 fn spawn(command: &mut Command) -> Child {
     let command = command.stdout(Stdio::null()).stderr(Stdio::null());
     command.spawn().unwrap()
+}
+
+/// Waits until something holds. What does not within a minute fails the test with what there is instead.
+pub(crate) fn wait_until(state: impl Fn() -> String, mut holds: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{}", state());
+        std::thread::yield_now();
+    }
 }
 
 /// Runs `command` to its end and returns the largest size of `folder` meanwhile.

@@ -1,7 +1,7 @@
 //! TLS over HTTP and WebSocket, with certificates of each kind.
 
 use crate::running::Node;
-use crate::support::TestDir;
+use crate::support::{TestDir, wait_until};
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair,
     KeyUsagePurpose, date_time_ymd,
@@ -299,13 +299,8 @@ fn tls_handshakes_count_as_connections() {
         .collect();
     assert!(!client.is_answered(&node, None));
     drop(held);
-    let patience = std::time::Instant::now() + Duration::from_secs(60);
-    while !client.is_answered(&node, None) {
-        assert!(
-            std::time::Instant::now() < patience,
-            "the places were not given back"
-        );
-    }
+    let state = || "the places were not given back".to_owned();
+    wait_until(state, || client.is_answered(&node, None));
 }
 
 #[test]

@@ -428,6 +428,20 @@ fn a_target_of_another_chain_is_given_up_with_a_reason() {
 }
 
 #[test]
+fn a_head_that_the_consensus_client_chooses_again_once_it_is_stored_counts_as_reached() {
+    let node = behind(&[Script::Honest], 1);
+    let mut owner = node.owner();
+    let target = last(main_branch());
+    let chain = Arc::clone(node.consensus.chain());
+    node.run(&mut owner, |_| chain.header(&target).unwrap().is_some());
+    assert!(matches!(node.choose(target), Verdict::Valid(_)));
+    node.run(&mut owner, |node| node.status().state == SyncState::Idle);
+    assert_eq!((node.status().reached, node.head()), (1, BLOCKS));
+    let _ = owner.step();
+    assert_eq!(node.status().reached, 1);
+}
+
+#[test]
 fn a_target_that_the_operator_names_is_reached_without_a_consensus_client() {
     let world = World::new(11);
     world.connect(Script::Honest, main_branch());

@@ -266,7 +266,13 @@ impl<'s, 'c> Blocks<'s, 'c> {
         };
         // The hash of such a block leaves its seals out: another peer may have them.
         if reason.is_of_seals() {
-            return Failure::NotImported(reason.to_string()).into();
+            let reason = reason.to_string();
+            return Failure::Seals {
+                number,
+                hash,
+                reason,
+            }
+            .into();
         }
         match self.reject(number, hash, &reason) {
             Ok(()) => Failure::Invalid {
