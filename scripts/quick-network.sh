@@ -4,7 +4,12 @@
 #   scripts/quick-network.sh [qbft|ibft2] [FOLDER]
 #
 # FOLDER keeps keys, chains and logs, and goes on with what is in it; without it a temporary one is used and removed.
-# JSON-RPC of node N is on port 8545 + N; node 4 is no validator. NIWAKI names the binary (default: a release build).
+# JSON-RPC of node N is on port 8545 + N; node 4 is no validator. FOLDER/pids has the processes. The environment may have
+#   NIWAKI      the binary (default: a release build)
+#   QUORUM      a geth of GoQuorum 24.4, whose nodes are started instead, with qbft
+#   PERIOD      seconds from block to block (default 1)
+#   GAS_LIMIT   of a block, hex (default 0x2faf080)
+#   FLAGS       more flags of each niwaki
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 

@@ -35,7 +35,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         },
         total_difficulty: U256::ZERO,
         is_merged: true,
-        has_validators: false,
+        validators: None,
     };
     let config = NetworkConfig {
         key: NodeKey::random(),

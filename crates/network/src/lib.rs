@@ -43,8 +43,8 @@ pub use key::{KeyFileError, NodeId, NodeKey};
 pub use nat::NatMethod;
 pub use node::{Host, Node, NodeError};
 pub use peer::{
-    AskError, InboundRequest, LocalChain, Origin, Peer, PeerAnswer, PeerError, PeerInfo,
-    Subprotocol, SubprotocolError, SubprotocolEvent, SubprotocolMessage,
+    AskError, BlockReader, InboundRequest, LocalChain, Origin, Peer, PeerAnswer, PeerError,
+    PeerInfo, Subprotocol, SubprotocolError, SubprotocolEvent, SubprotocolMessage, ValidatorsChain,
 };
 pub use record::{
     LocalRecord, MAX_RECORD_BYTES, Record, RecordEntries, RecordError, RecordFileError,

@@ -31,14 +31,15 @@ use crate::wire::{
     Announcement, BlockRange, EthVersion, Request, RequestKind, SnapVersion, Status, number,
 };
 pub(crate) use budget::{Budget, Room};
-use niwaki_primitives::{B256, Bytes, U256};
-use niwaki_rules::ForkFilter;
+use niwaki_primitives::{B256, Block, Bytes, U256};
+use niwaki_rules::{ChainSpec, ForkFilter};
 use numbers::Numbers;
 use outbox::Outbox;
 use pending::Pending;
 pub use pending::{AskError, PeerAnswer};
 pub use session::PeerError;
 pub(crate) use session::run;
+use std::fmt;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -60,8 +61,26 @@ pub struct LocalChain {
     pub total_difficulty: U256,
     /// Whether blocks come from a consensus client; then no peer may send them unasked.
     pub is_merged: bool,
-    /// Whether validators make its blocks: peers get to know of each at once.
-    pub has_validators: bool,
+    /// What is needed of a chain whose blocks validators make: its peers get to know of each block at once.
+    pub validators: Option<ValidatorsChain>,
+}
+
+/// Reads a block and its total difficulty by the block's hash.
+pub type BlockReader = Arc<dyn Fn(&B256) -> Option<(Block, U256)> + Send + Sync>;
+
+/// A chain whose blocks validators make. Peers before eth/69 say which blocks they have by sending them.
+#[derive(Clone)]
+pub struct ValidatorsChain {
+    /// Its rules, which say what the hash of a header is.
+    pub spec: Arc<ChainSpec>,
+    /// Its blocks.
+    pub block: BlockReader,
+}
+
+impl fmt::Debug for ValidatorsChain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ValidatorsChain").finish_non_exhaustive()
+    }
 }
 
 impl LocalChain {
@@ -179,6 +198,25 @@ impl Peer {
             let number = self.numbers.of_eth(number::BLOCK_RANGE_UPDATE);
             self.outbox.control(number, range.encode());
         }
+    }
+
+    /// Sends a message NewBlock, if the connection has no other way to say which blocks this node has.
+    pub(crate) fn send_new_block(&self, message: &Bytes) {
+        if !self.info.version.has_ranges() {
+            let number = self.numbers.of_eth(number::NEW_BLOCK);
+            // One that finds no room is lost: the next one stands for it.
+            let _ = self.outbox.subprotocol(number, message.clone());
+        }
+    }
+
+    /// The peer has this block. Returns whether that is news.
+    fn note_block(&self, number: u64, hash: B256) -> bool {
+        let mut range = self.range.lock().expect("no panic while it is held");
+        let is_news = range.latest == BlockRange::UNKNOWN || range.latest < number;
+        if is_news {
+            (range.latest, range.latest_hash) = (number, hash);
+        }
+        is_news
     }
 
     /// The version of a registered protocol that is spoken with this peer.

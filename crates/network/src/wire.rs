@@ -9,6 +9,7 @@
 //! | `request` | what is asked: headers, bodies, receipts, transactions, access lists, cells |
 //! | `response` | the answers |
 //! | `gossip` | transactions, and announcements of them |
+//! | `new_blocks` | blocks that are made known unasked |
 //! | `snap` | the messages of `snap` |
 //!
 //! Spec: devp2p `caps/eth.md`; EIP-2481 (66), EIP-4938 (67), EIP-5793 (68), EIP-7642 (69), EIP-7975 (70), EIP-8159 (71), EIP-8070 (72).
@@ -17,6 +18,7 @@ pub(crate) mod fields;
 mod footprint;
 mod gossip;
 pub mod limits;
+mod new_blocks;
 mod request;
 mod response;
 mod snap;
@@ -25,6 +27,7 @@ mod status;
 pub(crate) use footprint::footprint;
 pub(crate) use gossip::decode_transactions;
 pub use gossip::{Announced, Announcement, encode_item, encode_transactions};
+pub(crate) use new_blocks::{highest_of_hashes, new_block, new_block_header};
 pub(crate) use request::no_node_data;
 pub use request::{BlockId, CellMask, Request, RequestKind};
 pub use response::{Answer, Items, cells_answer, put_receipt};

@@ -35,7 +35,7 @@ async fn run(ip: [u8; 4], boot: &str, net_restrict: NetRestrict) -> std::io::Res
         },
         total_difficulty: U256::ZERO,
         is_merged: true,
-        has_validators: false,
+        validators: None,
     };
     let boot: BootNode = boot.parse().expect("it has an address");
     let config = NetworkConfig {

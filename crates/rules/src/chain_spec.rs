@@ -100,6 +100,13 @@ pub struct DaoFork {
     pub support: bool,
 }
 
+/// A network of GoQuorum, which its other nodes join with their messages and rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quorum {
+    /// The first block whose transactions may have a gas price: `enableGasPriceBlock`.
+    pub gas_price_block: Option<u64>,
+}
+
 /// The parameters of one chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChainSpec {
@@ -132,6 +139,8 @@ pub struct ChainSpec {
     pub bft_rules: Vec<BftRules>,
     /// Besu's `zeroBaseFee`: the base fee is always zero.
     pub zero_base_fee: bool,
+    /// GoQuorum's `isQuorum`.
+    pub quorum: Option<Quorum>,
     /// Hash of the genesis block, if it is known beforehand.
     pub genesis_hash: Option<B256>,
     /// Besu's `discovery`: where the genesis file says that the first peers are.
@@ -168,6 +177,7 @@ impl ChainSpec {
             contract_size_limit: None,
             bft_rules: Vec::new(),
             zero_base_fee: false,
+            quorum: None,
             genesis_hash: None,
             first_peers: FirstPeers::default(),
         }
@@ -288,6 +298,12 @@ impl ChainSpec {
     pub fn bft_rules_at(&self, number: u64) -> Option<&BftRules> {
         let mut latest_first = self.bft_rules.iter().rev();
         latest_first.find(|rules| rules.from_block <= number)
+    }
+
+    /// Whether transactions of a block may have a gas price.
+    pub fn has_gas_price(&self, number: u64) -> bool {
+        self.quorum
+            .is_none_or(|quorum| quorum.gas_price_block.is_some_and(|first| first <= number))
     }
 
     /// The hash of the block with this header. On a BFT chain round and seals are no part of it; a header whose extra data is malformed

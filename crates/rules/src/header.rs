@@ -120,7 +120,10 @@ fn check_bft_header(
     if got > limit {
         return Err(InvalidHeader::GasUsedAboveLimit { got, limit });
     }
-    check_gas_limit(header, parent.header)?;
+    // Validators of GoQuorum choose any limit.
+    if spec.quorum.is_none() {
+        check_gas_limit(header, parent.header)?;
+    }
     check_excess_blob_gas(spec, header, parent.header, fork)?;
     check_bft_fields(rules, header, parent.header)
 }

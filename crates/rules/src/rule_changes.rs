@@ -136,6 +136,11 @@ fn bft_rules(stored: &ChainSpec, given: &ChainSpec, head: &Header, found: &mut C
 fn others(stored: &ChainSpec, given: &ChainSpec, head: &Header, found: &mut Changes) {
     let limit = |spec: &ChainSpec| OrAbsent(spec.contract_size_limit);
     found.other("contractSizeLimit", &limit(stored), &limit(given));
+    let quorum = |spec: &ChainSpec| spec.quorum.map(|quorum| quorum.gas_price_block);
+    if quorum(stored) != quorum(given) {
+        let text = |spec: &ChainSpec| format!("{:?}", spec.quorum);
+        found.other("isQuorum, enableGasPriceBlock", &text(stored), &text(given));
+    }
     if stored.fork_of(head) >= Fork::London {
         let (was, is) = (stored.zero_base_fee, given.zero_base_fee);
         found.other("zeroBaseFee", &was, &is);

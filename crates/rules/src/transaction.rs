@@ -360,6 +360,9 @@ fn check_priority_fee(tx: &TxEnvelope) -> Result<(), InvalidTransaction> {
 
 fn check_base_fee(tx: &TxEnvelope, rules: &BlockRules) -> Result<(), InvalidTransaction> {
     let got = tx.max_fee_per_gas();
+    if got > 0 && !rules.has_gas_price {
+        return Err(InvalidTransaction::GasPriceNotZero { got });
+    }
     match rules.base_fee {
         Some(base_fee) if got < u128::from(base_fee) => {
             Err(InvalidTransaction::MaxFeeBelowBaseFee { got, base_fee })

@@ -6,6 +6,7 @@
 use crate::source::Offer;
 use niwaki_chain::Consensus;
 use niwaki_network::peers::ConnId;
+use niwaki_network::wire::BlockRange;
 use niwaki_primitives::{B256, Fault};
 
 /// How long a block that could not be reached is left alone.
@@ -47,8 +48,11 @@ impl Followed {
             refused.any(|refused| refused.holds_for(offer, now_ms))
         };
         let ahead = offers.iter().filter(|offer| {
-            let is_rejected = consensus.is_rejected(&offer.latest_hash);
-            offer.latest > head && !is_refused(offer) && !is_rejected
+            let hash = &offer.latest_hash;
+            // A peer before eth/69 says no number when it connects.
+            let is_known = offer.latest == BlockRange::UNKNOWN
+                && chain.number_of(hash).is_ok_and(|number| number.is_some());
+            offer.latest > head && !is_known && !is_refused(offer) && !consensus.is_rejected(hash)
         });
         let best = ahead.max_by_key(|offer| offer.latest);
         self.current = match best {
@@ -152,6 +156,18 @@ mod tests {
         followed.refuse_current(2_000);
         assert_eq!(choose(&mut followed, second, 5_999), None);
         assert_eq!(choose(&mut followed, second, 6_000), Some(second));
+    }
+
+    #[test]
+    fn a_block_whose_number_is_not_said_is_followed_unless_it_is_here() {
+        let consensus = Consensus::new(empty_chain(None));
+        let blocks = main_branch();
+        let unknown = [offer(1, BlockRange::UNKNOWN, hash_of(&blocks[0]))];
+        let mut followed = Followed::default();
+        let mut choose = || followed.choose(&consensus, &unknown, 0).unwrap();
+        assert_eq!(choose(), Some(unknown[0].latest_hash));
+        consensus.chain().import(blocks[0].clone()).unwrap();
+        assert_eq!(choose(), None);
     }
 
     #[test]

@@ -95,6 +95,7 @@ impl Head {
             base_fee: None,
             blob_base_fee: 0,
             blob_params: spec.blob_params_at(timestamp),
+            has_gas_price: spec.has_gas_price(self.header.number.saturating_add(1)),
         }
     }
 }

@@ -13,6 +13,7 @@
 //! | `state_root` | state roots and commits, compared with alloy-trie and geth |
 //! | `sload`, `reorg`, `soak` | reads, rollbacks and side blocks, memory of a large state |
 //! | `keccak`, `recover` | batches of hashes, of signatures |
+//! | `tps` | transactions at a fixed rate into a network that runs |
 //! | `gen_chain`, `gen_genesis` | generators of chains and genesis files |
 //! | `harness` | shared flags, timing loops, threads |
 //! | `big_state`, `recorded`, `chain_file` | shared inputs: a large state, recorded blocks, files of blocks |
@@ -47,6 +48,7 @@ mod soak;
 mod state_root;
 mod stats;
 mod svg;
+mod tps;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -106,6 +108,8 @@ enum Command {
     SideChain(reorg::SideChainOptions),
     /// Commit blocks and read slots for minutes; watch memory against its budget.
     Soak(soak::Options),
+    /// Send transactions at a fixed rate into a network that runs, and count what its blocks take in.
+    Tps(tps::Options),
 }
 
 fn main() -> ExitCode {
@@ -129,6 +133,7 @@ fn main() -> ExitCode {
         Command::Rollback(options) => reorg::rollback(&options),
         Command::SideChain(options) => reorg::side_chain(&options),
         Command::Soak(options) => soak::run(&options),
+        Command::Tps(options) => tps::run(&options),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

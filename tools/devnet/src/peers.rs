@@ -92,6 +92,9 @@ struct Binaries {
     /// Path of a geth 1.17 binary (`cargo xtask peers` builds it).
     #[arg(long, value_name = "FILE")]
     geth: Option<PathBuf>,
+    /// Path of a geth of GoQuorum 24.4, for validators.
+    #[arg(long, value_name = "FILE")]
+    quorum: Option<PathBuf>,
 }
 
 impl Binaries {
@@ -99,6 +102,7 @@ impl Binaries {
         let (path, flag) = match kind {
             ClientKind::Niwaki => (&self.niwaki, "--niwaki"),
             ClientKind::Geth => (&self.geth, "--geth"),
+            ClientKind::Quorum => (&self.quorum, "--quorum"),
         };
         path.as_deref()
             .ok_or_else(|| eyre!("{flag} FILE is needed"))

@@ -3,6 +3,7 @@
 mod p2p;
 
 use crate::client::Client;
+use crate::genesis::CHAIN_ID;
 use eyre::{Result, WrapErr, ensure, eyre};
 use niwaki_rpc::JwtSecret;
 pub(crate) use p2p::P2pOptions;
@@ -18,6 +19,9 @@ use std::time::{Duration, Instant};
 pub(crate) enum ClientKind {
     Niwaki,
     Geth,
+    /// GoQuorum, a validator among ours; it takes part in nothing else.
+    #[value(skip)]
+    Quorum,
 }
 
 /// A client with a large genesis file reads it before it opens its ports.
@@ -104,8 +108,8 @@ impl Process {
             Some(p2p) => Some((p2p, free_port()?)),
             None => None,
         };
-        if kind == ClientKind::Geth {
-            std::fs::write(folder.join("geth.toml"), p2p::geth_config(network))?;
+        if kind != ClientKind::Niwaki {
+            std::fs::write(folder.join("geth.toml"), p2p::geth_config(kind, network))?;
             init(kind, &binary, &folder)?;
         }
         if let Some(chain) = options.chain {
@@ -121,7 +125,7 @@ impl Process {
         ];
         let flags = match kind {
             ClientKind::Niwaki => [&limits, options.flags].concat(),
-            ClientKind::Geth => Vec::new(),
+            ClientKind::Geth | ClientKind::Quorum => Vec::new(),
         };
         let flags = flags.into_iter().map(str::to_owned);
         let flags: Vec<String> = flags.chain(p2p::flags(kind, network)).collect();
@@ -337,7 +341,7 @@ pub(crate) fn init(kind: ClientKind, binary: &Path, folder: &Path) -> Result<()>
         ClientKind::Niwaki => {
             "--data-path data --genesis-file genesis.json storage check --head-only"
         }
-        ClientKind::Geth => "--datadir data init genesis.json",
+        ClientKind::Geth | ClientKind::Quorum => "--datadir data init genesis.json",
     };
     let output = Command::new(binary)
         .args(args.split(' '))
@@ -354,7 +358,7 @@ pub(crate) fn import(kind: ClientKind, binary: &Path, folder: &Path, chain: &Pat
     let chain = std::path::absolute(chain)?;
     let args = match kind {
         ClientKind::Niwaki => "--data-path data --genesis-file genesis.json blocks import --from",
-        ClientKind::Geth => "--datadir data import",
+        ClientKind::Geth | ClientKind::Quorum => "--datadir data import",
     };
     let mut command = Command::new(binary);
     command.args(args.split(' ')).arg(chain);
@@ -383,9 +387,19 @@ fn command(
              --http.api admin,eth,net,web3,txpool,debug --authrpc.port {engine_port} --authrpc.jwtsecret secret \
              --ipcdisable --nat none"
         ),
+        // It keeps all states: with fewer, a kill costs it blocks that it helped to finish.
+        ClientKind::Quorum => format!(
+            "--config geth.toml --datadir data --networkid {CHAIN_ID} --http --http.port {rpc_port} \
+             --http.api admin,eth,net,web3,txpool,debug,istanbul --ipcdisable --nat none --gcmode archive --mine \
+             --miner.threads 1 --miner.gasprice 0"
+        ),
     };
     let mut command = Command::new(binary);
     command.args(flags.split(' ')).args(more_flags);
+    if kind == ClientKind::Quorum {
+        // Without a manager of private transactions.
+        command.env("PRIVATE_CONFIG", "ignore");
+    }
     command
 }
 

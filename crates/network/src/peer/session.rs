@@ -24,7 +24,7 @@ use crate::rlpx::{
 use crate::wire::limits::{MAX_SMALL_BYTES, MAX_TRANSACTIONS_BYTES};
 use crate::wire::{
     Announcement, Answer, BlockRange, EthVersion, Request, RequestKind, Status, StatusError,
-    decode_transactions, footprint, no_node_data, number,
+    decode_transactions, footprint, highest_of_hashes, new_block_header, no_node_data, number,
 };
 use niwaki_primitives::rlp;
 use std::sync::{Arc, Mutex};
@@ -495,8 +495,25 @@ async fn handle_eth(
             return Ok(Handled::Metered(Metered::Request));
         }
         number::NEW_BLOCK | number::NEW_BLOCK_HASHES => {
-            if channels.chain.borrow().is_merged {
+            let (is_merged, validators) = {
+                let chain = channels.chain.borrow();
+                (chain.is_merged, chain.validators.clone())
+            };
+            if is_merged {
                 return Err(rlp::Error::Custom("blocks come from the consensus client"));
+            }
+            let Some(validators) = validators.filter(|_| !version.has_ranges()) else {
+                return Ok(Handled::Unmetered);
+            };
+            let block = match number {
+                number::NEW_BLOCK => {
+                    let header = new_block_header(data)?;
+                    Some((header.number, validators.spec.header_hash(&header)))
+                }
+                _ => highest_of_hashes(data)?,
+            };
+            if block.is_some_and(|(number, hash)| peer.note_block(number, hash)) {
+                return Ok(Handled::Event(PeerEvent::Range));
             }
         }
         _ => return Err(NO_SUCH_MESSAGE),

@@ -34,7 +34,7 @@ pub(crate) fn chain() -> LocalChain {
         },
         total_difficulty: U256::from(1_000),
         is_merged: true,
-        has_validators: false,
+        validators: None,
     }
 }
 

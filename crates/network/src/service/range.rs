@@ -1,13 +1,16 @@
 //! Says to all peers which blocks this node has: when the head has moved by 32 blocks or backwards, and each minute if it has moved at all;
-//! at each move, but ten times a second at most, on a chain of validators, where peers know of a block by this.
+//! at each move, but ten times a second at most, on a chain of validators, where peers know of a block by this. Peers before eth/69 get
+//! the block itself there.
 //!
-//! Spec: devp2p `caps/eth.md`, BlockRangeUpdate (EIP-7642).
+//! Spec: devp2p `caps/eth.md`, BlockRangeUpdate (EIP-7642), NewBlock.
 
-use crate::peer::{LocalChain, Peer};
-use crate::wire::BlockRange;
+use crate::peer::{LocalChain, Peer, ValidatorsChain};
+use crate::wire::{BlockRange, new_block};
+use niwaki_primitives::{B256, Bytes};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
+use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
 /// A smaller move of the head waits for the next minute.
@@ -32,20 +35,31 @@ pub(super) async fn announce(
             },
             _ = ticks.tick() => true,
         };
-        let (range, says_each_block) = {
+        let (range, validators) = {
             let chain = chain.borrow_and_update();
-            (chain.range, chain.has_validators)
+            (chain.range, chain.validators.clone())
         };
-        if range != sent && (is_tick || says_each_block || is_large(sent, range)) {
-            peers
-                .borrow()
-                .iter()
-                .for_each(|peer| peer.send_range(range));
+        if range != sent && (is_tick || validators.is_some() || is_large(sent, range)) {
+            let peers = Arc::clone(&peers.borrow());
+            peers.iter().for_each(|peer| peer.send_range(range));
             sent = range;
-            if says_each_block {
+            if let Some(validators) = validators {
+                send_block(&peers, validators, range.latest_hash).await;
                 sleep(MIN_GAP).await;
             }
         }
+    }
+}
+
+/// Sends the block to those that know of it in no other way.
+async fn send_block(peers: &[Arc<Peer>], validators: ValidatorsChain, hash: B256) {
+    if peers.iter().all(|peer| peer.info.version.has_ranges()) {
+        return;
+    }
+    let read = spawn_blocking(move || (validators.block)(&hash)).await;
+    if let Ok(Some((block, total_difficulty))) = read {
+        let message = Bytes::from(new_block(&block, total_difficulty));
+        peers.iter().for_each(|peer| peer.send_new_block(&message));
     }
 }
 

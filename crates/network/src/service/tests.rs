@@ -28,7 +28,7 @@ fn chain(network_id: u64) -> LocalChain {
         },
         total_difficulty: U256::from(1_000),
         is_merged: true,
-        has_validators: false,
+        validators: None,
     }
 }
 

@@ -12,6 +12,8 @@ pub const MAX_LOOKED_UP: usize = 2 * MAX_SERVED;
 pub const MAX_REQUESTED: usize = 16_384;
 /// Most announced hashes in one message; more are a breach of the protocol.
 pub const MAX_ANNOUNCED: usize = 4096;
+/// Most blocks announced in one message; more are a breach of the protocol.
+pub const MAX_NEW_BLOCK_HASHES: usize = 1024;
 /// Most transactions in one message; more are a breach of the protocol.
 pub const MAX_TRANSACTIONS: usize = 5000;
 /// Most bytes of a message of transactions that are not an answer. Other clients send 1 MiB at most, if not one transaction.

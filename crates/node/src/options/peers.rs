@@ -119,13 +119,10 @@ pub(crate) struct PeerFlags {
     /// Networks of all nodes that are dealt with, CIDR, IPv4 and IPv6 each for itself [default: all].
     #[arg(long, value_name = "CIDR", value_delimiter = ',', value_parser = network)]
     pub(crate) net_restrict: Vec<AllowedNetwork>,
-    /// Oldest version of eth to offer: 66 to 68 are for private networks of older clients, there are 66 to 72.
-    #[arg(
-        long = "Xeth-capability-min",
-        value_name = "VERSION",
-        default_value_t = 69
-    )]
-    pub(crate) eth_capability_min: u64,
+    /// Oldest version of eth to offer: 66 to 68 are for private networks of older clients, there are 66 to 72 [default: 69, and 66 with
+    /// a genesis file of GoQuorum].
+    #[arg(long = "Xeth-capability-min", value_name = "VERSION")]
+    pub(crate) eth_capability_min: Option<u64>,
     /// Newest version of eth to offer.
     #[arg(
         long = "Xeth-capability-max",

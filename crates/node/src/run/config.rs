@@ -71,6 +71,8 @@ pub(super) struct ValidatorConfig {
     pub(super) max_round_timeout_s: u64,
     pub(super) accepts_missing_journal: bool,
     pub(super) has_early_round_change: bool,
+    /// Whether the network is one of GoQuorum.
+    pub(super) is_quorum: bool,
     /// Whether messages have a place for an access list.
     pub(super) has_access_list: bool,
     pub(super) vanity: B256,
@@ -107,15 +109,16 @@ impl NodeConfig {
             pool_file: (node.pool.tx_pool_enable_save_restore == Some(true)).then_some(pool_file),
             api: api_options(options, is_proof_of_stake, has_engine_api),
             metrics: metrics_config(options),
-            peers: PeersConfig::resolve(&node.peers, &data_path, is_dev),
+            peers: PeersConfig::resolve(&node.peers, &data_path, is_dev, spec.quorum.is_some()),
             servers: ServersConfig::resolve(node, &data_path, has_engine_api),
-            validator: (spec.seal == SealKind::Bft).then(|| validator_config(options, &data_path)),
+            validator: (spec.seal == SealKind::Bft)
+                .then(|| validator_config(options, &data_path, spec.quorum.is_some())),
             data_path,
         }
     }
 }
 
-fn validator_config(options: &Options, data_path: &Path) -> ValidatorConfig {
+fn validator_config(options: &Options, data_path: &Path, is_quorum: bool) -> ValidatorConfig {
     let (flags, miner) = (&options.node.bft, &options.node.miner);
     // Shorter bytes are padded with zeros in front, as in Besu.
     let vanity = miner.miner_extra_data.clone().unwrap_or_default();
@@ -125,7 +128,8 @@ fn validator_config(options: &Options, data_path: &Path) -> ValidatorConfig {
         max_round_timeout_s: flags.bft_round_timeout_max,
         accepts_missing_journal: flags.bft_accept_missing_journal,
         has_early_round_change: flags.qbft_enable_early_round_change != Some(false),
-        has_access_list: flags.bft_legacy_protocol_encoding != Some(true),
+        is_quorum,
+        has_access_list: !is_quorum && flags.bft_legacy_protocol_encoding != Some(true),
         vanity: B256::left_padding_from(vanity),
         target_gas_limit: miner.target_gas_limit,
     }

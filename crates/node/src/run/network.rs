@@ -26,10 +26,11 @@ use niwaki_network::peers::{BanTarget, Event};
 use niwaki_network::wire::BlockRange;
 use niwaki_network::{
     DiscoverySettings, Inbound, InboundRequest, LocalChain, NatMethod, Network, NetworkConfig,
-    Node, NodeKey, Subprotocol, SubprotocolEvent,
+    Node, NodeKey, Subprotocol, SubprotocolEvent, ValidatorsChain,
 };
+use niwaki_primitives::B256;
 use niwaki_rpc::{Backend, yield_to_blocks};
-use niwaki_rules::{SealKind, fork_filter};
+use niwaki_rules::{ChainSpec, SealKind, fork_filter};
 use niwaki_sync::{RecentStates, Sources, Sync, SyncConfig, serve};
 use niwaki_txpool::Pool;
 use pool::PoolGossip;
@@ -256,7 +257,8 @@ fn publish_chain(chain: &Arc<Chain>, network_id: u64) -> Result<watch::Receiver<
         Some(genesis) => genesis.header.timestamp,
         None => 0,
     };
-    let spec = chain.spec().clone();
+    let spec = Arc::new(chain.spec().clone());
+    let validators = (spec.seal == SealKind::Bft).then(|| validators_chain(chain, &spec));
     // The first block moves up when a state has come, and down with older blocks.
     let local_chain = move |head: &StoredHeader, earliest: u64| LocalChain {
         network_id,
@@ -276,7 +278,7 @@ fn publish_chain(chain: &Arc<Chain>, network_id: u64) -> Result<watch::Receiver<
         total_difficulty: head.total_difficulty,
         // Blocks of validators come from peers, whatever the fork.
         is_merged: spec.seal != SealKind::Bft && spec.is_proof_of_stake(&head.header),
-        has_validators: spec.seal == SealKind::Bft,
+        validators: validators.clone(),
     };
     let first = local_chain(&chain.head(), chain.first_block()?);
     let (sender, receiver) = watch::channel(first);
@@ -289,6 +291,19 @@ fn publish_chain(chain: &Arc<Chain>, network_id: u64) -> Result<watch::Receiver<
         sender.send_replace(local_chain(head, earliest));
     }));
     Ok(receiver)
+}
+
+fn validators_chain(chain: &Arc<Chain>, spec: &Arc<ChainSpec>) -> ValidatorsChain {
+    let chain = Arc::downgrade(chain);
+    let read = move |hash: &B256| {
+        let chain = chain.upgrade()?;
+        let total_difficulty = chain.header(hash).ok()??.total_difficulty;
+        Some((chain.block(hash).ok()??, total_difficulty))
+    };
+    ValidatorsChain {
+        spec: Arc::clone(spec),
+        block: Arc::new(read),
+    }
 }
 
 /// Starts the threads that answer what peers ask.

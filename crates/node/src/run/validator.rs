@@ -13,6 +13,7 @@ use niwaki_bft::machine::DigestForm;
 use niwaki_bft::service::{Options, Service, Status, ValidatorHost};
 use niwaki_chain::{BlockTemplate, BuildError, BuiltBlock, Chain, Imported, JudgedBlock};
 use niwaki_network::peers::ConnId;
+use niwaki_network::wire::BlockRange;
 use niwaki_network::{Peer, Subprotocol, SubprotocolEvent};
 use niwaki_primitives::{Address, B256, Bytes, Header};
 use niwaki_rpc::{Backend, ValidatorHooks, ValidatorReport};
@@ -140,7 +141,10 @@ impl Validator {
         };
         let options = Options {
             key,
-            digest: DigestForm::OwnRound,
+            digest: match config.is_quorum {
+                true => DigestForm::RoundZero,
+                false => DigestForm::OwnRound,
+            },
             has_access_list: config.has_access_list,
             max_round_timeout_ms: config.max_round_timeout_s.saturating_mul(1_000),
             has_early_round_change: config.has_early_round_change,
@@ -276,26 +280,37 @@ impl Watch {
     }
 
     /// What peers have that are validators.
-    fn validators_latest(&self) -> Vec<u64> {
+    fn validators_ranges(&self) -> Vec<BlockRange> {
         let validators = self.service.status().validators;
         let connected = self.connected.all();
         let peers = connected.values();
         let peers = peers.filter(|(address, _)| validators.contains(address));
-        peers.map(|(_, peer)| peer.range().latest).collect()
+        peers.map(|(_, peer)| peer.range()).collect()
     }
 
     /// A quorum is there; or it has been waited for, by a node that knows what it has signed.
     fn may_begin(&self, began: Instant) -> bool {
         let quorum = self.service.status().validators.quorum();
-        let is_quorum = self.validators_latest().len().saturating_add(1) >= quorum;
+        let is_quorum = self.validators_ranges().len().saturating_add(1) >= quorum;
         is_quorum || (began.elapsed() >= START && !self.service.has_lost_records())
     }
 
     /// More validators than can be faulty say that they are ahead.
     fn is_behind(&self) -> bool {
         let bound = self.chain.head().id.number.saturating_add(BEHIND_BLOCKS);
-        let ahead = self.validators_latest().into_iter();
-        let ahead = ahead.filter(|latest| *latest > bound).count();
+        let is_ahead = |range: &BlockRange| match range.latest {
+            // Then the hash alone is known, of the block that it had when it connected.
+            BlockRange::UNKNOWN => !self.has_block(&range.latest_hash),
+            latest => latest > bound,
+        };
+        let ranges = self.validators_ranges();
+        let ahead = ranges.iter().filter(|range| is_ahead(range)).count();
         ahead >= self.service.status().validators.one_honest()
+    }
+
+    fn has_block(&self, hash: &B256) -> bool {
+        self.chain
+            .number_of(hash)
+            .is_ok_and(|number| number.is_some())
     }
 }

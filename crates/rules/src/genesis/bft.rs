@@ -54,7 +54,15 @@ fn protocol_rules(
     apply_first(&first, &mut rules)?;
     apply(&first, &mut rules)?;
     let mut all = vec![rules.clone()];
-    let Some(transitions) = config.object("transitions")? else {
+    let is_list = config
+        .text("transitions")
+        .is_some_and(|text| text.starts_with('['));
+    let transitions = match is_list {
+        // One of GoQuorum, which is empty.
+        true => None,
+        false => config.object("transitions")?,
+    };
+    let Some(transitions) = transitions else {
         return Ok(all);
     };
     let mut changes = Vec::new();
@@ -95,6 +103,12 @@ fn block_of(transition: &Object<'_>, first_time: Option<u64>) -> Result<u64, Gen
 
 /// Sets what transitions do not change.
 fn apply_first(object: &Object<'_>, rules: &mut BftRules) -> Result<(), GenesisError> {
+    if object.u64("policy")?.is_some_and(|policy| policy > 0) {
+        return Err(GenesisError::Unsupported {
+            key: object.path_of("policy"),
+            why: "proposers take turns (0); GoQuorum's other policies are not known here",
+        });
+    }
     if let Some(blocks) = positive(object, "epochLength")? {
         rules.epoch_blocks = blocks;
     }

@@ -57,6 +57,9 @@ pub enum InvalidTransaction {
     /// `TransactionException.INSUFFICIENT_MAX_FEE_PER_GAS`
     #[error("max fee {got} is below the base fee {base_fee}")]
     MaxFeeBelowBaseFee { got: u128, base_fee: u64 },
+    /// A rule of GoQuorum.
+    #[error("gas price {got} on a chain of GoQuorum without enableGasPriceBlock, where it is 0")]
+    GasPriceNotZero { got: u128 },
     /// `TransactionException.TYPE_3_TX_ZERO_BLOBS`
     #[error("a blob transaction without blobs")]
     ZeroBlobs,
@@ -126,6 +129,7 @@ impl InvalidTransaction {
             Self::SignatureRecovery => "EC_RECOVERY_FAIL",
             Self::PriorityAboveMaxFee { .. } => "PRIORITY_GREATER_THAN_MAX_FEE_PER_GAS",
             Self::MaxFeeBelowBaseFee { .. } => "INSUFFICIENT_MAX_FEE_PER_GAS",
+            Self::GasPriceNotZero { .. } => "GASPRICE_NOT_ZERO",
             Self::ZeroBlobs => "TYPE_3_TX_ZERO_BLOBS",
             Self::BlobCountExceeded { .. } => "TYPE_3_TX_BLOB_COUNT_EXCEEDED",
             Self::BlobVersionedHash { .. } => "TYPE_3_TX_INVALID_BLOB_VERSIONED_HASH",

@@ -360,3 +360,26 @@ fn the_blob_limit_of_a_block_is_that_of_its_schedule() {
 }
 
 mod published;
+
+#[test]
+fn a_chain_of_goquorum_takes_no_gas_price_until_it_is_enabled() {
+    let mut spec = ChainSpec::single(1, Fork::Berlin);
+    spec.quorum = Some(crate::Quorum {
+        gas_price_block: Some(5),
+    });
+    let check = |number, gas_price| {
+        let header = Header {
+            number,
+            ..Header::default()
+        };
+        let tx = TxLegacy {
+            gas_price,
+            ..legacy(30_000)
+        };
+        check_fees(&sign(tx).into(), &BlockRules::new(&spec, &header))
+    };
+    assert_eq!(check(4, 0), Ok(()));
+    let refused = Err(InvalidTransaction::GasPriceNotZero { got: 1 });
+    assert_eq!(check(4, 1), refused);
+    assert_eq!(check(5, 1), Ok(()));
+}

@@ -34,7 +34,7 @@ fn local_chain(chain: &Chain) -> LocalChain {
         },
         total_difficulty: head.total_difficulty,
         is_merged: true,
-        has_validators: false,
+        validators: None,
     }
 }
 

@@ -1,16 +1,16 @@
-//! `peers validators`: validators of IBFT 2.0 or QBFT and a node that only follows, which is voted in and out; each validator is killed in
-//! turn, then all.
+//! `peers validators`: validators of IBFT 2.0 or QBFT and a node that only follows, which is voted in and out; as many as can be faulty are
+//! killed in turn, then half of them, then all. Some may be nodes of GoQuorum.
 
 use super::Binaries;
 use super::findings::Findings;
 use super::node::{self, wait_until};
 use crate::accounts;
-use crate::genesis::{GAS_LIMIT, genesis};
+use crate::genesis::{CHAIN_ID, GAS_LIMIT, genesis};
 use crate::process::{ClientKind, P2pOptions, Process, StartOptions};
 use clap::{Args, ValueEnum};
 use eyre::{Result, WrapErr, ensure};
 use niwaki_crypto::address_of_secret_key;
-use niwaki_primitives::{Address, B256, U256};
+use niwaki_primitives::{Address, B256, Bytes, U256};
 use niwaki_rules::{BftExtra, BftProtocol};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -33,6 +33,9 @@ pub(crate) struct ValidatorOptions {
     /// Validators.
     #[arg(long, value_name = "N", default_value_t = 4)]
     validators: usize,
+    /// How many of them are nodes of GoQuorum (`--quorum FILE`; QBFT).
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    quorums: usize,
     /// Period of blocks, milliseconds.
     #[arg(long, value_name = "MS", default_value_t = 1_000)]
     period_ms: u64,
@@ -47,26 +50,43 @@ pub(crate) struct ValidatorOptions {
     json: Option<PathBuf>,
 }
 
+impl ValidatorOptions {
+    fn protocol(&self) -> BftProtocol {
+        match self.protocol {
+            Protocol::Qbft => BftProtocol::Qbft,
+            Protocol::Ibft2 => BftProtocol::Ibft2,
+        }
+    }
+}
+
 /// How long anything may take.
 const WITHIN: Duration = Duration::from_secs(60);
 
-fn key(number: usize) -> B256 {
-    B256::from(U256::from(number + 0xb0))
+/// The nodes' keys: those of the validators by address, which is the order in which they propose; then that of the node that follows.
+fn keys(options: &ValidatorOptions) -> Result<Vec<(Address, B256)>> {
+    let key = |number: usize| -> Result<(Address, B256)> {
+        let key = B256::from(U256::from(number + 0xb0));
+        Ok((address_of_secret_key(&key)?, key))
+    };
+    let mut keys = (0..=options.validators)
+        .map(key)
+        .collect::<Result<Vec<_>>>()?;
+    keys[..options.validators].sort_unstable();
+    Ok(keys)
 }
 
 /// A genesis file with these validators.
 fn bft_genesis(options: &ValidatorOptions) -> Result<String> {
-    let keys = (0..options.validators).map(key);
-    let validators = keys.map(|key| address_of_secret_key(&key));
-    let validators: Result<Vec<Address>, _> = validators.collect();
+    let validators = &keys(options)?[..options.validators];
     let extra = BftExtra {
         vanity: B256::ZERO.0.into(),
-        validators: validators?,
+        validators: validators.iter().map(|(address, _)| *address).collect(),
         ..BftExtra::default()
     };
-    let (name, protocol) = match options.protocol {
-        Protocol::Qbft => ("qbft", BftProtocol::Qbft),
-        Protocol::Ibft2 => ("ibft2", BftProtocol::Ibft2),
+    let protocol = options.protocol();
+    let name = match protocol {
+        BftProtocol::Qbft => "qbft",
+        BftProtocol::Ibft2 => "ibft2",
     };
     let mut rules = json!({
         "epochlength": 30_000,
@@ -77,41 +97,85 @@ fn bft_genesis(options: &ValidatorOptions) -> Result<String> {
         rules["xblockperiodmilliseconds"] = json!(options.period_ms);
     }
     let mut file: Value = serde_json::from_str(&genesis(&accounts::make(8), GAS_LIMIT))?;
-    file["config"] = json!({
-        "chainId": 1337, "berlinBlock": 0, "londonBlock": 0, "shanghaiTime": 0, "zeroBaseFee": true, name: rules,
-    });
+    file["config"] = match options.quorums {
+        0 => json!({
+            "chainId": CHAIN_ID, "berlinBlock": 0, "londonBlock": 0, "shanghaiTime": 0, "zeroBaseFee": true, name: rules,
+        }),
+        // GoQuorum knows no later fork.
+        _ => json!({
+            "chainId": CHAIN_ID, "homesteadBlock": 0, "eip150Block": 0, "eip155Block": 0, "eip158Block": 0, "byzantiumBlock": 0,
+            "constantinopleBlock": 0, "petersburgBlock": 0, "istanbulBlock": 0, "berlinBlock": 0, "isQuorum": true,
+            "txnSizeLimit": 64, name: rules,
+        }),
+    };
+    if options.quorums > 0 {
+        let later = ["baseFeePerGas", "excessBlobGas", "blobGasUsed"];
+        if let Some(fields) = file.as_object_mut() {
+            fields.retain(|name, _| !later.contains(&name.as_str()));
+        }
+    }
     file["extraData"] = json!(extra.encode(protocol));
     file["difficulty"] = json!("0x1");
     file["mixHash"] = json!("0x63746963616c2062797a616e74696e65206661756c7420746f6c6572616e6365");
     Ok(file.to_string())
 }
 
+fn write_key(kind: ClientKind, folder: &Path, key: B256) -> Result<()> {
+    let (name, encode) = key_file(kind);
+    let path = folder.join("data").join(name);
+    std::fs::create_dir_all(path.parent().unwrap_or(folder))?;
+    std::fs::write(path, encode(key))?;
+    Ok(())
+}
+
 /// The nodes; the last one is no validator.
 struct Nodes {
     all: Vec<Process>,
+    keys: Vec<(Address, B256)>,
     /// Which of them run.
     up: Vec<bool>,
+    /// The name that methods about validators begin with.
+    name: &'static str,
+}
+
+/// Where a client keeps its key, below its data.
+fn key_file(kind: ClientKind) -> (&'static str, fn(B256) -> String) {
+    match kind {
+        ClientKind::Niwaki => ("key", |key| key.to_string()),
+        _ => ("geth/nodekey", |key| niwaki_primitives::hex::encode(key)),
+    }
 }
 
 impl Nodes {
     fn start(options: &ValidatorOptions, folder: &Path) -> Result<Self> {
         let file = folder.join("genesis.json");
         std::fs::write(&file, bft_genesis(options)?)?;
-        let mut all = Vec::new();
+        let (mut all, keys) = (Vec::new(), keys(options)?);
         for number in 0..=options.validators {
+            let kind = match number < options.quorums {
+                true => ClientKind::Quorum,
+                false => ClientKind::Niwaki,
+            };
             let start = StartOptions {
                 memory_budget: "128M",
                 p2p: Some(P2pOptions::default()),
                 ..StartOptions::genesis(&file)
             };
             let own = folder.join(number.to_string());
-            std::fs::create_dir_all(own.join("data"))?;
-            std::fs::write(own.join("data").join("key"), key(number).to_string())?;
-            let node = node::start(ClientKind::Niwaki, "node", &options.binaries, &own, start)?;
-            all.push(node);
+            write_key(kind, &own, keys[number].1)?;
+            all.push(node::start(kind, "node", &options.binaries, &own, start)?);
         }
         let up = vec![true; all.len()];
-        let nodes = Self { all, up };
+        let name = match options.protocol() {
+            BftProtocol::Qbft => "qbft",
+            BftProtocol::Ibft2 => "ibft",
+        };
+        let nodes = Self {
+            all,
+            keys,
+            up,
+            name,
+        };
         (0..nodes.all.len()).try_for_each(|number| nodes.connect(number))?;
         Ok(nodes)
     }
@@ -138,6 +202,25 @@ impl Nodes {
             Ok(self.all[number].client.enode().is_ok())
         })?;
         self.connect(number)
+    }
+
+    /// Starts a killed node with its key alone.
+    fn restart_from_zero(&mut self, number: usize) -> Result<()> {
+        let data = self.all[number].data_path();
+        std::fs::remove_dir_all(&data)?;
+        let folder = data.parent().unwrap_or(&data).to_owned();
+        write_key(self.all[number].kind, &folder, self.keys[number].1)?;
+        self.restart(number)
+    }
+
+    /// Has a node vote on another.
+    fn vote(&self, node: &Process, address: Address, is_add: bool) -> Result<()> {
+        let method = match node.kind {
+            ClientKind::Niwaki => format!("{}_proposeValidatorVote", self.name),
+            _ => "istanbul_propose".to_owned(),
+        };
+        node.client.call(&method, json!([address, is_add]))?;
+        Ok(())
     }
 
     fn heights(&self) -> Result<Vec<u64>> {
@@ -169,6 +252,11 @@ pub(crate) fn run(options: &ValidatorOptions) -> Result<()> {
         options.validators >= 4,
         "--validators must be 4 or more, so that one may be killed"
     );
+    ensure!(
+        options.quorums <= options.validators
+            && (options.quorums == 0 || options.protocol() == BftProtocol::Qbft),
+        "--quorums must be at most --validators, and GoQuorum speaks QBFT"
+    );
     let folder = tempfile::tempdir()?;
     let mut findings = Findings::default();
     let began = Instant::now();
@@ -186,18 +274,8 @@ pub(crate) fn run(options: &ValidatorOptions) -> Result<()> {
 
     vote_in_and_out(options, &mut nodes, &mut findings)?;
 
-    let (mut without, mut joined) = (Vec::new(), Vec::new());
-    for number in 0..options.validators {
-        nodes.kill(number)?;
-        let took = nodes.go_on(options.blocks)?;
-        without.push(took / u32::try_from(options.blocks.max(1))?);
-        let began = Instant::now();
-        nodes.restart(number)?;
-        nodes.go_on(2)?;
-        joined.push(began.elapsed());
-    }
-    findings.times("a block while one validator is down", without);
-    findings.times("a restart until the node has the two next blocks", joined);
+    kill_in_turn(options, &mut nodes, &mut findings)?;
+    go_below_quorum(options, &mut nodes, &mut findings)?;
 
     let mut resumed = Vec::new();
     for _ in 0..options.blackouts {
@@ -214,9 +292,62 @@ pub(crate) fn run(options: &ValidatorOptions) -> Result<()> {
         resumed.iter().all(|took| *took < Duration::from_secs(10)),
     );
     findings.times("the next block after a blackout", resumed);
+    nodes.kill(options.validators)?;
+    let began = Instant::now();
+    nodes.restart_from_zero(options.validators)?;
+    nodes.go_on(1)?;
+    findings.times("a node gets the chain from zero", vec![began.elapsed()]);
     nodes.go_on(options.blocks)?;
-    check(&mut nodes, &mut findings)?;
+    check(options, &mut nodes, &mut findings)?;
     findings.finish("validators", options.json.as_deref())
+}
+
+/// As many as can be faulty are killed, whose turns to propose follow each other; then the next ones.
+fn kill_in_turn(
+    options: &ValidatorOptions,
+    nodes: &mut Nodes,
+    findings: &mut Findings,
+) -> Result<()> {
+    let faulty = (options.validators - 1) / 3;
+    let (mut without, mut joined) = (Vec::new(), Vec::new());
+    for first in (0..options.validators).step_by(faulty) {
+        let killed = first..(first + faulty).min(options.validators);
+        killed.clone().try_for_each(|number| nodes.kill(number))?;
+        let took = nodes.go_on(options.blocks)?;
+        without.push(took / u32::try_from(options.blocks.max(1))?);
+        let began = Instant::now();
+        for number in killed {
+            nodes.restart(number)?;
+        }
+        nodes.go_on(2)?;
+        joined.push(began.elapsed());
+    }
+    findings.times(&format!("a block while {faulty} are down"), without);
+    findings.times("a restart until all have the two next blocks", joined);
+    Ok(())
+}
+
+/// So many are killed that no block comes, for some rounds; then they come back.
+fn go_below_quorum(
+    options: &ValidatorOptions,
+    nodes: &mut Nodes,
+    findings: &mut Findings,
+) -> Result<()> {
+    let killed = options.validators.div_ceil(2);
+    for number in 0..killed {
+        nodes.kill(number)?;
+    }
+    std::thread::sleep(Duration::from_millis(options.period_ms) * 10);
+    let began = Instant::now();
+    for number in 0..killed {
+        nodes.restart(number)?;
+    }
+    nodes.go_on(1)?;
+    findings.times(
+        "the next block after ten periods without a quorum",
+        vec![began.elapsed()],
+    );
+    Ok(())
 }
 
 /// All vote for the node that follows; it makes blocks, and is voted out again.
@@ -225,27 +356,19 @@ fn vote_in_and_out(
     nodes: &mut Nodes,
     findings: &mut Findings,
 ) -> Result<()> {
-    let name = match options.protocol {
-        Protocol::Qbft => "qbft",
-        Protocol::Ibft2 => "ibft",
-    };
-    let (follower, own) = (
-        options.validators,
-        address_of_secret_key(&key(options.validators))?,
-    );
+    let follower = options.validators;
+    let own = nodes.keys[follower].0;
     let mut took = Vec::new();
     for is_add in [true, false] {
         for node in &nodes.all {
-            let params = json!([own, is_add]);
-            node.client
-                .call(&format!("{name}_proposeValidatorVote"), params)?;
+            nodes.vote(node, own, is_add)?;
         }
         let what = match is_add {
             true => "the node is voted in",
             false => "the node is voted out",
         };
         took.push(wait_until(what, WITHIN, || {
-            let method = format!("{name}_getValidatorsByBlockNumber");
+            let method = format!("{}_getValidatorsByBlockNumber", nodes.name);
             let list = nodes.all[follower]
                 .client
                 .call(&method, json!(["pending"]))?;
@@ -270,7 +393,7 @@ fn vote_in_and_out(
 }
 
 /// One chain everywhere, and sound databases.
-fn check(nodes: &mut Nodes, findings: &mut Findings) -> Result<()> {
+fn check(options: &ValidatorOptions, nodes: &mut Nodes, findings: &mut Findings) -> Result<()> {
     let lowest = nodes.heights()?.into_iter().min().unwrap_or_default();
     let hash_of = |node: &Process, number: u64| -> Result<Value> {
         Ok(node.client.block(&format!("{number:#x}"))?["hash"].clone())
@@ -283,12 +406,39 @@ fn check(nodes: &mut Nodes, findings: &mut Findings) -> Result<()> {
         }
     }
     findings.count("blocks", lowest);
+    count_rounds(
+        options.protocol(),
+        &nodes.all[nodes.all.len() - 1],
+        lowest,
+        findings,
+    )?;
     findings.claim("all nodes have the same blocks", are_equal && lowest > 0);
     let mut are_clean = true;
     for node in &mut nodes.all {
         node.stop()?;
-        are_clean &= node.check_storage()?.0;
+        are_clean &= node.kind != ClientKind::Niwaki || node.check_storage()?.0;
     }
     findings.claim("storage check finds no problem anywhere", are_clean);
+    Ok(())
+}
+
+/// In which rounds the blocks were finished.
+fn count_rounds(
+    protocol: BftProtocol,
+    node: &Process,
+    last: u64,
+    findings: &mut Findings,
+) -> Result<()> {
+    let mut rounds = [0_u64; 4];
+    for number in 1..=last {
+        let block = node.client.block(&format!("{number:#x}"))?;
+        let extra: Bytes = serde_json::from_value(block["extraData"].clone())?;
+        let extra = BftExtra::decode(protocol, &extra)?;
+        let round = usize::try_from(extra.round)?.min(rounds.len() - 1);
+        rounds[round] += 1;
+    }
+    for (round, blocks) in rounds.iter().enumerate() {
+        findings.count(format!("blocks of round {round}"), *blocks);
+    }
     Ok(())
 }

@@ -31,7 +31,7 @@ pub(super) fn flags(kind: ClientKind, network: Option<(P2pOptions<'_>, u16)>) ->
     let Some((options, port)) = network else {
         return match kind {
             ClientKind::Niwaki => vec!["--p2p-enabled=false".to_owned()],
-            ClientKind::Geth => vec!["--syncmode=full".to_owned()],
+            ClientKind::Geth | ClientKind::Quorum => vec!["--syncmode=full".to_owned()],
         };
     };
     let boot_nodes = options.boot_nodes.join(",");
@@ -39,7 +39,7 @@ pub(super) fn flags(kind: ClientKind, network: Option<(P2pOptions<'_>, u16)>) ->
         (ClientKind::Niwaki, true) => "--sync-mode=SNAP",
         (ClientKind::Niwaki, false) => "--sync-mode=FULL",
         (ClientKind::Geth, true) => "--syncmode=snap",
-        (ClientKind::Geth, false) => "--syncmode=full",
+        (ClientKind::Geth, false) | (ClientKind::Quorum, _) => "--syncmode=full",
     };
     let flags = match kind {
         ClientKind::Niwaki => format!(
@@ -47,22 +47,28 @@ pub(super) fn flags(kind: ClientKind, network: Option<(P2pOptions<'_>, u16)>) ->
              --discovery-enabled={} --max-peers={} --bootnodes={boot_nodes} {mode}",
             options.has_discovery, options.max_peers
         ),
-        ClientKind::Geth => format!("--netrestrict 127.0.0.0/8 {mode}"),
+        ClientKind::Geth | ClientKind::Quorum => format!("--netrestrict 127.0.0.0/8 {mode}"),
     };
     flags.split(' ').map(str::to_owned).collect()
 }
 
 /// geth's configuration file: flags can't keep it on loopback.
-pub(super) fn geth_config(network: Option<(P2pOptions<'_>, u16)>) -> String {
+pub(super) fn geth_config(kind: ClientKind, network: Option<(P2pOptions<'_>, u16)>) -> String {
     let Some((options, port)) = network else {
         return "[Node.P2P]\nListenAddr = \"127.0.0.1:0\"\nMaxPeers = 0\nNoDiscovery = true\n"
             .into();
     };
     let (discovery, peers) = (options.has_discovery, options.max_peers);
     let mut config = format!(
-        "[Node.P2P]\nListenAddr = \"127.0.0.1:{port}\"\nMaxPeers = {peers}\nNoDiscovery = {}\n\
-         DiscoveryV4 = {discovery}\nDiscoveryV5 = {discovery}\n",
+        "[Node.P2P]\nListenAddr = \"127.0.0.1:{port}\"\nMaxPeers = {peers}\nNoDiscovery = {}\n",
         !discovery
+    );
+    if kind == ClientKind::Quorum {
+        return config;
+    }
+    let _ = write!(
+        config,
+        "DiscoveryV4 = {discovery}\nDiscoveryV5 = {discovery}\n"
     );
     let nodes = options.boot_nodes;
     for list in ["BootstrapNodes", "BootstrapNodesV5"] {

@@ -5,7 +5,7 @@ use crate::peer::tests::{Side, chain, key, pair, sessions, sessions_of};
 use crate::peer::{AskError, LocalChain};
 use crate::rlpx::Protocol;
 use crate::wire::{BlockId, Items, SnapAnswer, SnapItems, SnapRequest, SnapVersion};
-use niwaki_primitives::{B256, Bytes, Header};
+use niwaki_primitives::{B256, Bytes, Header, U256};
 
 #[tokio::test(start_paused = true)]
 async fn both_sides_learn_version_name_and_range() {
@@ -400,4 +400,35 @@ async fn node_data_is_answered_empty_over_eth_66_and_a_breach_later() {
         let error = a.ended.await.unwrap();
         assert!(matches!(error, PeerError::Breach { .. }), "{error:?}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn before_eth_69_the_blocks_that_a_peer_sends_say_which_it_has() {
+    let spec = niwaki_rules::ChainSpec::frontier(1);
+    let validators = crate::ValidatorsChain {
+        spec: Arc::new(spec),
+        block: Arc::new(|_| None),
+    };
+    let chain = LocalChain {
+        is_merged: false,
+        validators: Some(validators),
+        ..chain()
+    };
+    let (a, b) = sessions(&[EthVersion::Eth66], &[EthVersion::Eth66]).await;
+    let (mut a, mut b) = (
+        Side::start(a, 2, chain.clone()),
+        Side::start(b, 1, chain.clone()),
+    );
+    let (of_a, of_b) = (b.peer().await, a.peer().await);
+    assert_eq!(of_b.range().latest, BlockRange::UNKNOWN);
+    let mut block = niwaki_primitives::Block::default();
+    for number in [7, 6] {
+        block.header.number = number;
+        of_a.send_new_block(&crate::wire::new_block(&block, U256::from(1)).into());
+    }
+    assert!(matches!(a.events.recv().await, Some(PeerEvent::Range)));
+    block.header.number = 7;
+    let range = of_b.range();
+    let expected = (7, block.header.hash_slow());
+    assert_eq!((range.latest, range.latest_hash), expected);
 }

@@ -72,15 +72,25 @@ pub(crate) struct StaticNodesFile {
 }
 
 impl PeersConfig {
-    /// The network; `None` if there is to be none.
-    pub(crate) fn resolve(flags: &PeerFlags, data_path: &Path, is_dev: bool) -> Option<Self> {
+    /// The network; `None` if there is to be none. Networks of GoQuorum (`is_quorum`) speak old versions of `eth`.
+    pub(crate) fn resolve(
+        flags: &PeerFlags,
+        data_path: &Path,
+        is_dev: bool,
+        is_quorum: bool,
+    ) -> Option<Self> {
         if !flags.p2p_enabled.unwrap_or(!is_dev) {
             return None;
         }
         let named = flags.bootnodes.as_ref();
         let boot_nodes = named.map(|all| all.iter().filter_map(|node| node.0.clone()).collect());
         let versions = EthVersion::ALL.into_iter();
-        let offered = flags.eth_capability_min..=flags.eth_capability_max;
+        let oldest = match is_quorum {
+            true => EthVersion::Eth66,
+            false => EthVersion::Eth69,
+        };
+        let oldest = flags.eth_capability_min.unwrap_or(oldest.number());
+        let offered = oldest..=flags.eth_capability_max;
         let networks = flags.net_restrict.iter();
         let networks: Vec<Subnet> = networks.filter_map(|network| network.0).collect();
         let is_bounded = flags.remote_connections_limit_enabled != Some(false);
@@ -179,7 +189,8 @@ mod tests {
         let needs_router = |arguments: &[&str]| {
             let words = [&["niwaki"], arguments].concat();
             let options = Options::try_parse_from(words).expect("known flags");
-            let config = PeersConfig::resolve(&options.node.peers, Path::new(""), false).unwrap();
+            let config =
+                PeersConfig::resolve(&options.node.peers, Path::new(""), false, false).unwrap();
             config.needs_no_router().is_none()
         };
         // The generator of the curve.

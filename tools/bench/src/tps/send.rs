@@ -1,0 +1,193 @@
+//! The threads that send. Each has some of the accounts, whose transactions go in order over its own connection.
+
+use super::client::Client;
+use super::work::Work;
+use eyre::Result;
+use niwaki_primitives::Bytes;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How often what is due is sent.
+const TICK: Duration = Duration::from_millis(20);
+/// Most transactions of a batch.
+const MAX_BATCH: usize = 500;
+/// Not sent, or not included.
+const NEVER: u32 = u32::MAX;
+
+/// What became of each transaction. Times are ms since the start.
+#[derive(Debug)]
+pub(super) struct Sent {
+    sent_ms: Vec<AtomicU32>,
+    included_ms: Vec<AtomicU32>,
+    acknowledged: AtomicU64,
+    latest_ms: AtomicU64,
+    refused: Mutex<BTreeMap<String, u64>>,
+    has_ended: AtomicBool,
+}
+
+impl Sent {
+    pub(super) fn new(count: usize) -> Self {
+        let never = || (0..count).map(|_| AtomicU32::new(NEVER)).collect();
+        Self {
+            sent_ms: never(),
+            included_ms: never(),
+            acknowledged: AtomicU64::new(0),
+            latest_ms: AtomicU64::new(0),
+            refused: Mutex::default(),
+            has_ended: AtomicBool::new(false),
+        }
+    }
+
+    /// Everything was sent, or it was given up.
+    pub(super) fn end(&self, result: Result<()>) {
+        if let Err(error) = result {
+            self.refuse(&format!("{error:#}"));
+        }
+        self.has_ended.store(true, Ordering::Release);
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.has_ended.load(Ordering::Acquire)
+    }
+
+    pub(super) fn acknowledged(&self) -> u64 {
+        self.acknowledged.load(Ordering::Relaxed)
+    }
+
+    /// The most by which the sending was behind the rate.
+    pub(super) fn latest_ms(&self) -> u64 {
+        self.latest_ms.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn refused(&self) -> BTreeMap<String, u64> {
+        self.refused
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    pub(super) fn include(&self, index: usize, at_ms: u64) {
+        self.included_ms[index].store(ms(at_ms), Ordering::Relaxed);
+    }
+
+    fn refuse(&self, reason: &str) {
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        *refused.entry(reason.to_owned()).or_default() += 1;
+    }
+
+    /// From sending to the block, ms, of the transactions that were sent in this time.
+    pub(super) fn latencies(&self, from_ms: u64, to_ms: u64) -> Vec<f64> {
+        let times = self.sent_ms.iter().zip(&self.included_ms);
+        let times =
+            times.map(|(sent, included)| [sent, included].map(|time| time.load(Ordering::Relaxed)));
+        let counted = times.filter(|[sent, included]| {
+            *included != NEVER && (from_ms..=to_ms).contains(&u64::from(*sent))
+        });
+        counted
+            .map(|[sent, included]| f64::from(included.saturating_sub(sent)))
+            .collect()
+    }
+}
+
+fn ms(ms: u64) -> u32 {
+    u32::try_from(ms).unwrap_or(NEVER - 1)
+}
+
+/// Sends all at the rate.
+///
+/// # Errors
+/// If a connection fails.
+pub(super) fn run(
+    clients: &[Client],
+    connections: usize,
+    work: &Work,
+    rate: u64,
+    sent: &Sent,
+) -> Result<()> {
+    let lanes = clients.len() * connections;
+    let began = Instant::now();
+    std::thread::scope(|scope| {
+        let start = |number: usize| {
+            let lane = Lane {
+                client: clients[number % clients.len()].with_new_connections(),
+                number,
+                lanes,
+                work,
+                rate,
+                sent,
+            };
+            scope.spawn(move || lane.run(began))
+        };
+        let threads: Vec<_> = (0..lanes).map(start).collect();
+        threads
+            .into_iter()
+            .try_for_each(|thread| thread.join().unwrap_or(Ok(())))
+    })
+}
+
+struct Lane<'w> {
+    client: Client,
+    number: usize,
+    lanes: usize,
+    work: &'w Work,
+    rate: u64,
+    sent: &'w Sent,
+}
+
+impl Lane<'_> {
+    fn run(&self, began: Instant) -> Result<()> {
+        // Its accounts' transactions, in their order.
+        let all = 0..self.work.transactions.len();
+        let mut own = all
+            .filter(|index| index % self.work.accounts % self.lanes == self.number)
+            .peekable();
+        let mut batch = Vec::new();
+        while let Some(next) = own.peek() {
+            let now_ms = elapsed_ms(began);
+            let due_ms = self.due_ms(*next);
+            if due_ms > now_ms {
+                let wait = Duration::from_millis(due_ms - now_ms).max(TICK);
+                std::thread::sleep(wait);
+                continue;
+            }
+            self.sent
+                .latest_ms
+                .fetch_max(now_ms - due_ms, Ordering::Relaxed);
+            while batch.len() < MAX_BATCH
+                && let Some(index) = own.next_if(|index| self.due_ms(*index) <= now_ms)
+            {
+                batch.push(index);
+            }
+            self.send(&batch, now_ms)?;
+            batch.clear();
+        }
+        Ok(())
+    }
+
+    fn due_ms(&self, index: usize) -> u64 {
+        (index as u64).saturating_mul(1_000) / self.rate
+    }
+
+    fn send(&self, batch: &[usize], now_ms: u64) -> Result<()> {
+        for index in batch {
+            self.sent.sent_ms[*index].store(ms(now_ms), Ordering::Relaxed);
+        }
+        let raw: Vec<&Bytes> = batch
+            .iter()
+            .map(|index| &self.work.transactions[*index].raw)
+            .collect();
+        for error in self.client.send(&raw)? {
+            match error {
+                Some(reason) => self.sent.refuse(&reason),
+                None => _ = self.sent.acknowledged.fetch_add(1, Ordering::Relaxed),
+            }
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn elapsed_ms(began: Instant) -> u64 {
+    u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX)
+}
