@@ -9,6 +9,7 @@
 #   QUORUM      a geth of GoQuorum 24.4, whose nodes are started instead, with qbft
 #   PERIOD      seconds from block to block (default 1)
 #   GAS_LIMIT   of a block, hex (default 0x2faf080)
+#   MEMORY      the budget of each niwaki (default 256M)
 #   FLAGS       more flags of each niwaki
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
@@ -20,17 +21,25 @@ case "$protocol" in qbft | ibft2) ;; *)
   exit 2
   ;;
 esac
+if [ -n "${QUORUM:-}" ] && [ "$protocol" != qbft ]; then
+  echo "GoQuorum speaks qbft" >&2
+  exit 2
+fi
 niwaki="${NIWAKI:-$CARGO_TARGET_DIR/release/niwaki}"
 [ -x "$niwaki" ] || cargo build --release -p niwaki-node
 [ -n "$folder" ] || { folder="$(mktemp -d)" && remove=1; }
 mkdir -p "$folder"
 began="$(date +%s.%N)"
 
+forks='"berlinBlock": 0, "londonBlock": 0, "shanghaiTime": 0, "zeroBaseFee": true'
+[ -z "${QUORUM:-}" ] || forks='"homesteadBlock": 0, "eip150Block": 0, "eip155Block": 0, "eip158Block": 0, "byzantiumBlock": 0,
+  "constantinopleBlock": 0, "petersburgBlock": 0, "istanbulBlock": 0, "berlinBlock": 0, "isQuorum": true, "txnSizeLimit": 64'
+
 if [ ! -d "$folder/network" ]; then
   cat > "$folder/config.json" <<JSON
-{"genesis": {"config": {"chainId": 1337, "berlinBlock": 0, "londonBlock": 0, "shanghaiTime": 0, "zeroBaseFee": true,
-  "$protocol": {"blockperiodseconds": 1, "epochlength": 30000, "requesttimeoutseconds": 4}},
-  "nonce": "0x0", "timestamp": "0x0", "gasLimit": "0x2faf080", "difficulty": "0x1",
+{"genesis": {"config": {"chainId": 1337, $forks,
+  "$protocol": {"blockperiodseconds": ${PERIOD:-1}, "epochlength": 30000, "requesttimeoutseconds": 4}},
+  "nonce": "0x0", "timestamp": "0x0", "gasLimit": "${GAS_LIMIT:-0x2faf080}", "difficulty": "0x1",
   "mixHash": "0x63746963616c2062797a616e74696e65206661756c7420746f6c6572616e6365",
   "coinbase": "0x0000000000000000000000000000000000000000",
   "alloc": {"fe3b557e8fb62b89f4916b721be55ceb828dbd73": {"balance": "0xad78ebc5ac6200000000"}}},
@@ -53,18 +62,44 @@ stop() {
 }
 trap stop EXIT
 trap 'exit 0' INT TERM
+start_niwaki() {
+  local key=()
+  [ "$1" -eq 4 ] || key=(--node-private-key-file "${keys[$1]}key")
+  # shellcheck disable=SC2086
+  exec "$niwaki" --data-path "$2" --genesis-file "$folder/network/genesis.json" "${key[@]}" --memory-budget "${MEMORY:-256M}" \
+    --p2p-host 127.0.0.1 --p2p-interface 127.0.0.1 --p2p-port "$((30303 + $1))" --discovery-enabled=false \
+    --rpc-http-enabled --rpc-http-port "$((8545 + $1))" --rpc-http-api ADMIN,ETH,IBFT,NET,NIWAKI,QBFT,TXPOOL,WEB3 \
+    --min-gas-price 0 ${FLAGS:-}
+}
+start_quorum() {
+  local limit=$((${GAS_LIMIT:-0x2faf080})) mine=()
+  if [ ! -d "$2/geth/chaindata" ]; then
+    "$QUORUM" --datadir "$2" init "$folder/network/genesis.json"
+    mv "$2/static-nodes.json" "$2/geth/"
+    printf '[Node.P2P]\nListenAddr = "127.0.0.1:%d"\nNoDiscovery = true\n' "$((30303 + $1))" > "$2/config.toml"
+  fi
+  if [ "$1" -ne 4 ]; then
+    cut -c3- "${keys[$1]}key" > "$2/geth/nodekey"
+    mine=(--mine --miner.threads 1)
+  fi
+  export PRIVATE_CONFIG=ignore
+  exec "$QUORUM" --config "$2/config.toml" --datadir "$2" --networkid 1337 --syncmode full --gcmode full --ipcdisable --nat none \
+    --netrestrict 127.0.0.0/8 --http --http.port "$((8545 + $1))" --http.api admin,eth,istanbul,net,txpool,web3 --verbosity 2 \
+    --miner.gasprice 0 --miner.gastarget "$limit" --miner.gaslimit "$limit" "${mine[@]}" --txpool.globalslots 200000 \
+    --txpool.accountslots 2000 --txpool.globalqueue 200000 --txpool.accountqueue 2000
+}
 for number in 0 1 2 3 4; do
   data="$folder/node$number"
   mkdir -p "$data"
-  echo "[$nodes]" > "$data/static-nodes.json"
-  key=()
-  [ "$number" -eq 4 ] || key=(--node-private-key-file "${keys[number]}key")
-  "$niwaki" --data-path "$data" --genesis-file "$folder/network/genesis.json" "${key[@]}" --memory-budget 256M \
-    --p2p-host 127.0.0.1 --p2p-interface 127.0.0.1 --p2p-port "$((30303 + number))" --discovery-enabled=false \
-    --rpc-http-enabled --rpc-http-port "$((8545 + number))" --rpc-http-api ADMIN,ETH,IBFT,NET,NIWAKI,QBFT,TXPOOL,WEB3 \
-    --min-gas-price 0 > "$data/log" 2>&1 &
+  [ -e "$data/geth" ] || echo "[$nodes]" > "$data/static-nodes.json"
+  if [ -n "${QUORUM:-}" ]; then
+    start_quorum "$number" "$data" > "$data/log" 2>&1 &
+  else
+    start_niwaki "$number" "$data" > "$data/log" 2>&1 &
+  fi
   pids+=($!)
 done
+(IFS=,; echo "${pids[*]}") > "$folder/pids"
 
 head() {
   curl -s -H 'content-type: application/json' -d '{"jsonrpc":"2.0","id":1,"method":"eth_blockNumber","params":[]}' \

@@ -151,7 +151,7 @@ impl Nodes {
         let file = folder.join("genesis.json");
         std::fs::write(&file, bft_genesis(options)?)?;
         let (mut all, keys) = (Vec::new(), keys(options)?);
-        for number in 0..=options.validators {
+        for (number, (_, key)) in keys.iter().enumerate() {
             let kind = match number < options.quorums {
                 true => ClientKind::Quorum,
                 false => ClientKind::Niwaki,
@@ -162,7 +162,7 @@ impl Nodes {
                 ..StartOptions::genesis(&file)
             };
             let own = folder.join(number.to_string());
-            write_key(kind, &own, keys[number].1)?;
+            write_key(kind, &own, *key)?;
             all.push(node::start(kind, "node", &options.binaries, &own, start)?);
         }
         let up = vec![true; all.len()];
