@@ -16,6 +16,7 @@
 //!
 //! The threads that receive messages recover who signed them. The machine's thread never waits for a disk, an execution or a peer.
 
+mod ahead;
 mod blocks;
 mod door;
 mod outbox;
@@ -28,13 +29,14 @@ use crate::machine::{
     Action, Ballots, DigestForm, Event, Guards, Head, Machine, Phase, Settings, TimerKind,
 };
 use crate::wire::{Form, KeyError, Message, Signer, View};
+use ahead::Ahead;
 use blocks::{Blocks, Job};
 use door::Door;
 use niwaki_chain::{
     BlockTemplate, BuildError, BuiltBlock, Chain, HeadChange, ImportError, Imported, JudgedBlock,
     StoredHeader,
 };
-use niwaki_primitives::{Address, B256, Bytes, Fault, Header};
+use niwaki_primitives::{Address, B256, Block, Bytes, Fault, Header};
 use niwaki_rules::{BftProtocol, ValidatorSet};
 use outbox::{Effect, Outbox};
 use relays::{Relay, Relays};
@@ -49,6 +51,19 @@ use tracing::{debug, error, info, warn};
 
 /// What the node does for its validator.
 pub trait ValidatorHost: Send + Sync {
+    /// Fills a block with what the pool has and gets, until it is full or `should_end` holds.
+    ///
+    /// # Errors
+    /// [`BuildError`].
+    fn build_ahead(
+        &self,
+        template: BlockTemplate,
+        should_end: &dyn Fn() -> bool,
+    ) -> Result<(BuiltBlock, JudgedBlock), BuildError>;
+
+    /// The senders of a block's transactions, those that are known.
+    fn senders(&self, block: &Block) -> Vec<Option<Address>>;
+
     /// Builds a block of the pool's transactions.
     ///
     /// # Errors
@@ -187,6 +202,7 @@ impl Service {
             head: head.clone(),
             judged: Vec::new(),
             deferred: Vec::new(),
+            ahead: Ahead::default(),
             events: inputs.clone(),
             host: Arc::clone(&host),
         };

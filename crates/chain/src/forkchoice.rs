@@ -6,6 +6,7 @@ use crate::indices::{index_canonical, unindex_canonical};
 use crate::tree::StoredHeader;
 use crate::{BlockId, Chain};
 use niwaki_primitives::{Address, B256, BlockBody, Fault};
+use niwaki_rules::SealKind;
 use niwaki_storage::{Batch, Database, Segment, corrupt, missing};
 use niwaki_threads::lock;
 use std::sync::Arc;
@@ -66,20 +67,27 @@ pub(crate) struct ReorgPath {
 }
 
 impl Chain {
-    /// The block that the consensus client calls safe, if it has named one.
+    /// The block that the consensus client calls safe, if it has named one; the head where validators make the blocks.
     ///
     /// # Errors
     /// A [`Fault`] of the storage.
     pub fn safe(&self) -> Result<Option<StoredHeader>, Fault> {
+        if self.spec().seal == SealKind::Bft {
+            return Ok(Some(self.head()));
+        }
         let hash = lock(&self.safe_finalized).safe;
         self.header(&hash)
     }
 
-    /// The block that the consensus client calls finalized, if it has named one.
+    /// The block that the consensus client calls finalized, if it has named one; the head where validators make the blocks: a quorum has
+    /// sealed it, and no other one of its height can be.
     ///
     /// # Errors
     /// A [`Fault`] of the storage.
     pub fn finalized(&self) -> Result<Option<StoredHeader>, Fault> {
+        if self.spec().seal == SealKind::Bft {
+            return Ok(Some(self.head()));
+        }
         let hash = lock(&self.safe_finalized).finalized;
         self.header(&hash)
     }

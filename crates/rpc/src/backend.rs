@@ -13,7 +13,7 @@ use crate::subscriptions::Events;
 use crate::{RpcError, lock};
 use niwaki_chain::{
     BlockTemplate, BuildError, BuiltBlock, Chain, ChainView, Consensus, HistoricalView, Imported,
-    JudgedBlock, MissingHead, RangeVisitor, StateHead, StoredHeader,
+    MissingHead, RangeVisitor, StateHead, StoredHeader,
 };
 use niwaki_primitives::{
     Account, Address, B256, Bytes, EMPTY_ROOT_HASH, Fault, Header, StateView, U256,
@@ -322,18 +322,6 @@ impl Backend {
     /// [`BuildError`].
     pub fn build_now(&self, template: BlockTemplate) -> Result<BuiltBlock, BuildError> {
         Ok(self.payloads.build_now(template)?.built)
-    }
-
-    /// Builds a block that validators are to agree on, of the best transactions of the pool, until it is full or `should_end` holds.
-    ///
-    /// # Errors
-    /// [`BuildError`].
-    pub fn build_judged(
-        &self,
-        template: BlockTemplate,
-        should_end: &dyn Fn() -> bool,
-    ) -> Result<(BuiltBlock, JudgedBlock), BuildError> {
-        self.payloads.build_judged(template, should_end)
     }
 
     /// The number of the head that this node is syncing to, if it is behind.

@@ -15,6 +15,7 @@
 //! Every request has a deadline, counted from its arrival; methods that run long check it.
 
 use crate::backend::Backend;
+use crate::eth::learn_senders;
 use crate::methods::{self, Lane, Method};
 use crate::metrics;
 use crate::response_stream::{Chunk, ResponseStream};
@@ -30,6 +31,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
+
+/// Requests of a batch whose transactions' senders are recovered together.
+const LEARN_AHEAD: usize = 64;
+/// The method that sends one.
+const SEND: &str = "eth_sendRawTransaction";
 
 /// What bounds the requests to one server.
 #[derive(Clone, Copy, Debug)]
@@ -261,7 +267,11 @@ impl Dispatcher {
         // One after the other: a request may depend on what the one before it did.
         let deadline = Instant::now() + self.limits.timeout;
         let mut out = vec![b'['];
-        for request in requests {
+        for (index, request) in requests.iter().enumerate() {
+            if index.is_multiple_of(LEARN_AHEAD) {
+                let ahead = requests[index..].iter().take(LEARN_AHEAD);
+                self.learn_senders(ahead.map(|request| request.get()), session);
+            }
             let response = self.start(body, request.get(), session, deadline, false);
             // A batch of inline calls must not keep the thread from other connections.
             tokio::task::yield_now().await;
@@ -285,6 +295,22 @@ impl Dispatcher {
         }
         out.push(b']');
         Some(out)
+    }
+
+    /// Recovers the senders of transactions that these requests send.
+    fn learn_senders<'a>(&self, requests: impl Iterator<Item = &'a str>, session: &Session) {
+        if !self.methods.contains_key(SEND) || !session.permits(SEND) {
+            return;
+        }
+        let sent = requests.filter_map(|text| {
+            let request = parse(text).ok()?;
+            let params = request
+                .params
+                .filter(|_| request.method.as_deref() == Some(SEND))?;
+            let params: Vec<&str> = serde_json::from_str(params.get()).ok()?;
+            params.first().copied()
+        });
+        learn_senders(&self.backend, sent);
     }
 
     /// Runs or queues the request `text`, a slice of `body`. With `can_stream` a worker of the lane `Heavy`

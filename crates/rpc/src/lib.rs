@@ -90,6 +90,7 @@ pub use methods::{
 };
 pub use operator::{LogSwitch, MetricsSource, Operator};
 pub use params::{BlockRef, BlockTag, Params};
+pub use payloads::Filling;
 pub use peers::{
     BanReport, DepartureReport, OwnIpv6, OwnNode, PeerCommand, PeerCommands, PeerHooks, PeerReport,
 };

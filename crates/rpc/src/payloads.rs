@@ -22,6 +22,7 @@ use crate::{RpcError, lock};
 use niwaki_chain::{
     BlockTemplate, BuildError, BuiltBlock, Candidate, Chain, JudgedBlock, NextCandidate,
 };
+use niwaki_primitives::map::HashSet;
 use niwaki_primitives::{B256, Transaction, TxEnvelope};
 use niwaki_rules::InvalidTransaction;
 use niwaki_txpool::{Pool, Sidecar};
@@ -49,6 +50,11 @@ const MAX_GET_WAIT: Duration = Duration::from_millis(800);
 
 /// A block is full after this many transactions in a row that do not fit.
 const MAX_MISFITS: usize = 256;
+
+/// How often the pool is looked at again for a block that is filled while transactions come,
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+/// and whether that ends.
+const LOOK_FOR_END: Duration = Duration::from_millis(5);
 
 /// A payload, with the blobs of its transactions.
 #[derive(Clone)]
@@ -228,10 +234,11 @@ impl Payloads {
         &self,
         template: BlockTemplate,
         should_end: &dyn Fn() -> bool,
+        filling: Filling,
     ) -> Result<(BuiltBlock, JudgedBlock), BuildError> {
         let chain = &self.builder.chain;
         let build = |template, next: &mut NextCandidate<'_>| chain.build_judged(template, next);
-        let (built, _) = self.builder.fill_with(template, should_end, build)?;
+        let (built, _) = (self.builder).fill_with(template, should_end, filling, build)?;
         Ok(built)
     }
 }
@@ -294,7 +301,7 @@ impl Builder {
     ) -> Result<Payload, BuildError> {
         let began = Instant::now();
         let build = |template, next: &mut NextCandidate<'_>| self.chain.build_best(template, next);
-        let (built, mut sidecars) = self.fill_with(template, should_end, build)?;
+        let (built, mut sidecars) = self.fill_with(template, should_end, Filling::AtOnce, build)?;
         let transactions = built.block.body.transactions.iter();
         let hashes = transactions.map(TxEnvelope::tx_hash);
         let sidecars = hashes.filter_map(|hash| sidecars.remove(hash)).collect();
@@ -306,6 +313,7 @@ impl Builder {
         &self,
         template: BlockTemplate,
         should_end: &dyn Fn() -> bool,
+        filling: Filling,
         build: impl FnOnce(BlockTemplate, &mut NextCandidate<'_>) -> Result<B, BuildError>,
     ) -> Result<(B, HashMap<B256, Arc<Sidecar>>), BuildError> {
         let header = self.chain.next_header(template.clone())?;
@@ -319,6 +327,7 @@ impl Builder {
         let mut last = None;
         let mut misfits = 0;
         let mut blobs = BlobBudget::new(self.limits);
+        let mut more = More::new(filling, &self.pool);
         let mut next = |refused: Option<&InvalidTransaction>| {
             blobs.settle(refused.is_none());
             match (refused, last) {
@@ -337,7 +346,14 @@ impl Builder {
                 return None;
             }
             let pooled = loop {
-                let pooled = best.next()?;
+                let Some(pooled) = best.next() else {
+                    more.wait(should_end)?;
+                    best = self.pool.best(base_fee, rules.blob_base_fee);
+                    continue;
+                };
+                if !more.is_new(&pooled.hash) {
+                    continue;
+                }
                 let pays = pooled.priority || floor.is_met_by(&pooled.tx, base_fee);
                 if !pays || !blobs.offer(&pooled.tx) {
                     best.skip_sender_of(&pooled.hash);
@@ -361,6 +377,54 @@ impl Builder {
         };
         let built = build(template, &mut next)?;
         Ok((built, sidecars))
+    }
+}
+
+/// Where the transactions of a block come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Filling {
+    /// From what the pool has.
+    AtOnce,
+    /// Also from what it gets while the block is filled.
+    AsTheyCome,
+}
+
+/// What the pool gets while a block is filled.
+struct More<'p> {
+    pool: &'p Pool,
+    /// The pool's count when it was looked at last; `None` if what it gets is not waited for.
+    seen: Option<u64>,
+    /// Those that were offered already.
+    offered: HashSet<B256>,
+}
+
+impl<'p> More<'p> {
+    fn new(filling: Filling, pool: &'p Pool) -> Self {
+        let waits = filling == Filling::AsTheyCome;
+        Self {
+            pool,
+            seen: waits.then(|| pool.added()),
+            offered: HashSet::default(),
+        }
+    }
+
+    /// Waits until the pool has got more. `None` if that ends before.
+    fn wait(&mut self, should_end: &dyn Fn() -> bool) -> Option<()> {
+        let seen = self.seen.as_mut()?;
+        let began = Instant::now();
+        // All that is in the pool is looked at again, so not for each transaction.
+        while began.elapsed() < LOOK_AGAIN || self.pool.added() == *seen {
+            if should_end() {
+                return None;
+            }
+            std::thread::sleep(LOOK_FOR_END);
+        }
+        *seen = self.pool.added();
+        Some(())
+    }
+
+    fn is_new(&mut self, hash: &B256) -> bool {
+        self.seen.is_none() || self.offered.insert(*hash)
     }
 }
 

@@ -6,9 +6,10 @@
 use crate::json::{self, Object};
 use crate::methods::{Lane, Method, row};
 use crate::params::{BlockTag, Params};
+use crate::payloads::Filling;
 use crate::{Backend, RpcError, RpcResult};
-use niwaki_chain::StoredHeader;
-use niwaki_primitives::{Address, U256};
+use niwaki_chain::{BlockTemplate, BuildError, BuiltBlock, JudgedBlock, StoredHeader};
+use niwaki_primitives::{Address, B256, Block, U256};
 use niwaki_rules::{BftExtra, BftProtocol, BftRules, ValidatorSource};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -38,6 +39,28 @@ const DEFAULT_BLOCKS: u64 = 100;
 const MAX_BLOCKS: u64 = 100_000;
 
 use BftProtocol::{Ibft2, Qbft};
+
+impl Backend {
+    /// Builds a block that validators are to agree on, of the best transactions of the pool, until it is full or `should_end` holds.
+    ///
+    /// # Errors
+    /// [`BuildError`].
+    pub fn build_judged(
+        &self,
+        template: BlockTemplate,
+        should_end: &dyn Fn() -> bool,
+        filling: Filling,
+    ) -> Result<(BuiltBlock, JudgedBlock), BuildError> {
+        self.payloads.build_judged(template, should_end, filling)
+    }
+
+    /// The senders of a block's transactions, of those that are or were in the pool.
+    pub fn known_senders(&self, block: &Block) -> Vec<Option<Address>> {
+        let transactions = block.body.transactions.iter();
+        let hashes: Vec<B256> = transactions.map(|tx| *tx.tx_hash()).collect();
+        self.pool.senders_of(&hashes)
+    }
+}
 
 /// This node's validator as the methods see it. They call the functions from any thread.
 pub struct ValidatorHooks {

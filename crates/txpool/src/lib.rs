@@ -9,7 +9,7 @@
 //!
 //! | file | what it is |
 //! |---|---|
-//! | `pool` | the public interface; slow checks run here, before the lock is taken |
+//! | `pool` | the public interface; its `add` has the slow checks of additions, before the lock is taken |
 //! | `validate`, `sidecar` | checks without state; checks of blobs |
 //! | `admit`, `evict` | who may join, who must leave |
 //! | `store` | all tables and totals, changed together |

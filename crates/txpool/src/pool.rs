@@ -3,32 +3,27 @@
 //! Signatures, proofs and state are checked before the lock is taken, so that it is held for microseconds. An addition
 //! that finds a new head under the lock repeats the checks that depend on the head.
 
-use crate::admit::{Added, Entry};
+mod add;
+
 use crate::best::BestTransactions;
 use crate::blobs::BlobStats;
 use crate::config::PoolConfig;
 use crate::dump::{Restored, read_dump, write_dump};
-use crate::error::PoolError;
 use crate::events::{DropReason, EventQueue, PoolEvent, lock};
 use crate::head::{Head, HeadUpdate, SharedView};
 use crate::sender::{SenderAccount, SenderQueue};
-use crate::sidecar::{PooledBlob, Sidecar, check_proofs};
+use crate::sidecar::{PooledBlob, Sidecar};
 use crate::store::Store;
-use crate::transaction::{Incoming, Origin, PooledTransaction, SignedTransaction};
-use crate::validate::{check_gas, check_policy, check_price, check_stateless};
+use crate::transaction::{PooledTransaction, SignedTransaction};
 use niwaki_primitives::{
-    Address, B256, Fault, Fork, Header, TxEnvelope,
+    Address, B256, Fault, Fork, Header,
     map::{HashMap, HashSet},
 };
-use niwaki_rules::{BlockRules, ChainSpec, recover_sender};
+use niwaki_rules::{BlockRules, ChainSpec};
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
-
-/// How often an addition repeats its checks because the head has moved meanwhile, before it repeats them with the lock
-/// held.
-const HEAD_RETRIES: usize = 3;
 
 /// The transaction pool.
 #[derive(Debug)]
@@ -95,7 +90,7 @@ pub struct PoolStats {
     pub penalized: u64,
     /// Transactions removed so far, by reason.
     pub removed: BTreeMap<DropReason, u64>,
-    /// Transactions refused so far, by [`PoolError::name`].
+    /// Transactions refused so far, by [`PoolError::name`](crate::PoolError::name).
     pub rejected: BTreeMap<&'static str, u64>,
 }
 
@@ -150,90 +145,6 @@ impl Pool {
     /// may call the pool, but must not add listeners.
     pub fn listen(&self, listener: impl Fn(&PoolEvent) + Send + Sync + 'static) {
         self.events.listen(Box::new(listener));
-    }
-
-    /// Checks and adds a transaction. About 40 us, and 2 to 10 ms per blob.
-    ///
-    /// # Errors
-    /// Any [`PoolError`]; the pool is then unchanged.
-    pub fn add(&self, incoming: Incoming, origin: Origin, now: u64) -> Result<Added, PoolError> {
-        let added = self.try_add(incoming, origin, now);
-        if let Err(reason) = &added {
-            let mut rejected = lock(&self.rejected);
-            let count = rejected.entry(reason.name()).or_default();
-            *count = count.saturating_add(1);
-        }
-        added
-    }
-
-    fn try_add(&self, incoming: Incoming, origin: Origin, now: u64) -> Result<Added, PoolError> {
-        let hash = *incoming.tx.tx_hash();
-        let (mut head, known_sender) = {
-            let store = self.read();
-            if store.txs.contains_key(&hash) {
-                return Err(PoolError::AlreadyKnown);
-            }
-            (Arc::clone(&store.head), store.recent.get(&hash))
-        };
-        let rules = head.next_rules(&self.spec, now);
-        let (tx, sidecar) = (&incoming.tx, incoming.sidecar.as_deref());
-        let limit = head.header.gas_limit;
-        let known_sender = known_sender.map(|(sender, _)| sender);
-        check_stateless(tx, sidecar, known_sender, &rules, limit)?;
-        let sender = match known_sender {
-            Some(sender) => sender,
-            None => {
-                let sender = recover_sender(tx).map_err(|_| PoolError::InvalidSender)?;
-                check_gas(tx, sender, &rules, limit)?;
-                sender
-            }
-        };
-        let priority = self.config.has_priority(origin == Origin::Local, &sender);
-        check_policy(tx, origin, &self.config)?;
-        check_price(tx, priority, self.min_gas_price())?;
-
-        let mut account = SenderAccount::read(&*head.view, &sender, rules.fork)?;
-        let Incoming { tx, sidecar } = incoming;
-        let sidecar = sidecar.filter(|_| matches!(tx, TxEnvelope::Eip4844(_)));
-        let signed = SignedTransaction::new(tx, sender, self.next_seq());
-        let tx = Arc::new(signed.pooled(&self.config, origin, sidecar.as_deref(), now));
-        self.read().admit(&tx, &account, Entry::New)?;
-        if let Some(sidecar) = &sidecar {
-            check_proofs(sidecar)?;
-        }
-
-        for _ in 0..HEAD_RETRIES {
-            let current = self.write(|store| {
-                if Arc::ptr_eq(&store.head, &head) {
-                    return Ok(store.insert_after_update(&tx, account, sidecar.clone()));
-                }
-                Err(Arc::clone(&store.head))
-            });
-            head = match current {
-                Ok(added) => return added,
-                Err(moved) => moved,
-            };
-            account = self.check_again(&tx, sidecar.as_deref(), &head, now)?;
-        }
-        self.write(|store| {
-            let head = Arc::clone(&store.head);
-            let account = self.check_again(&tx, sidecar.as_deref(), &head, now)?;
-            store.insert_after_update(&tx, account, sidecar)
-        })
-    }
-
-    /// Repeats the checks that depend on the head, and reads the account again.
-    fn check_again(
-        &self,
-        tx: &PooledTransaction,
-        sidecar: Option<&Sidecar>,
-        head: &Head,
-        now: u64,
-    ) -> Result<SenderAccount, PoolError> {
-        let rules = head.next_rules(&self.spec, now);
-        let limit = head.header.gas_limit;
-        check_stateless(&tx.tx, sidecar, Some(tx.sender), &rules, limit)?;
-        SenderAccount::read(&*head.view, &tx.sender, rules.fork)
     }
 
     /// The place of a new transaction in the order of arrival.
@@ -468,17 +379,6 @@ impl Pool {
 }
 
 impl Store {
-    /// As [`Store::insert`], after the sender's account is updated.
-    fn insert_after_update(
-        &mut self,
-        tx: &Arc<PooledTransaction>,
-        account: SenderAccount,
-        sidecar: Option<Arc<Sidecar>>,
-    ) -> Result<Added, PoolError> {
-        self.update_account(tx.sender, account, &HashSet::default());
-        self.insert(Arc::clone(tx), account, sidecar, Entry::New)
-    }
-
     /// Removes a transaction; the sender's later ones are queued, as far as the limits allow.
     fn remove_and_evict(&mut self, hash: &B256, reason: DropReason) -> bool {
         let removed = self.remove(hash, reason);

@@ -2,6 +2,7 @@
 //!
 //! Each block is executed once: what came of a proposal is kept until it is finished or the height is over.
 
+use super::ahead::Ahead;
 use super::{Input, Options, ValidatorHost, next_head, now_ms};
 use crate::PendingVotes;
 use crate::machine::{Candidate, Event, Head, Verdict};
@@ -46,6 +47,7 @@ pub(super) struct Blocks {
     pub(super) judged: Vec<JudgedBlock>,
     /// Blocks of the future, with the time from which on they may be judged.
     pub(super) deferred: Vec<(u64, Arc<Candidate>)>,
+    pub(super) ahead: Ahead,
     pub(super) events: Sender<Input>,
     pub(super) host: Arc<dyn ValidatorHost>,
 }
@@ -59,11 +61,18 @@ impl Blocks {
             let wait = next.map_or(IDLE, |at_ms| {
                 Duration::from_millis(at_ms.saturating_sub(now_ms()))
             });
-            match jobs.recv_timeout(wait) {
+            let job = match self.ahead.take_job() {
+                Some(job) => Ok(job),
+                None => jobs.recv_timeout(wait),
+            };
+            match job {
                 Ok(Job::Judge(candidate)) => self.judge_in_time(candidate),
                 Ok(Job::Build { view, timestamp }) => self.build(view, timestamp),
                 Ok(Job::Finish { candidate, header }) => self.finish(&candidate, *header),
-                Ok(Job::Head(stored)) => self.follow(&stored),
+                Ok(Job::Head(stored)) => {
+                    self.follow(&stored);
+                    self.build_ahead(jobs);
+                }
                 Ok(Job::Stop) | Err(RecvTimeoutError::Disconnected) => return,
                 Err(RecvTimeoutError::Timeout) => {}
             }
@@ -102,7 +111,9 @@ impl Blocks {
     }
 
     fn execute(&mut self, candidate: &Candidate) -> Verdict {
-        match self.chain.judge(Block::clone(&candidate.block)) {
+        let block = &candidate.block;
+        let senders = self.host.senders(block);
+        match self.chain.judge(Block::clone(block), senders) {
             Ok(judged) => {
                 self.keep(judged);
                 Verdict::Valid
@@ -127,7 +138,10 @@ impl Blocks {
 
     fn build(&mut self, view: View, timestamp: u64) {
         let built = match self.head.number.checked_add(1) == Some(view.height) {
-            true => self.host.build(self.template(timestamp)),
+            true => match self.ahead.take_block(&self.head.hash, timestamp) {
+                Some(built) => Ok(built),
+                None => self.host.build(self.template(timestamp)),
+            },
             // The head has moved since.
             false => return self.say(Event::Built { view, built: None }),
         };
@@ -144,7 +158,7 @@ impl Blocks {
         self.say(Event::Built { view, built });
     }
 
-    fn template(&self, timestamp: u64) -> BlockTemplate {
+    pub(super) fn template(&self, timestamp: u64) -> BlockTemplate {
         let head = &self.head;
         let validators = match head.rules.source {
             ValidatorSource::Headers => head.validators.as_slice().to_vec(),

@@ -2,7 +2,8 @@
 //!
 //! Where each validator is connected with each, a height is over before a message is passed on, and nothing is. Only if it is not over after
 //! 50 ms its messages go to all other validators here, once. So validators that are connected through others agree too, and a network that
-//! is well pays nothing: to pass all on at once costs n^2 copies of each proposal.
+//! is well pays nothing: to pass all on at once costs n^2 copies of each proposal. One with a large block waits longer, as its height takes
+//! longer: its transactions are executed first.
 
 use niwaki_primitives::{Address, Bytes};
 use niwaki_rules::BftProtocol;
@@ -10,6 +11,9 @@ use std::collections::VecDeque;
 
 /// How long the height has to end by itself.
 const AFTER_MS: u64 = 50;
+/// and so much longer for each so many bytes.
+const MS_MORE: u64 = 1;
+const MORE_BYTES: usize = 1 << 10;
 /// Messages that wait, and their bytes.
 const MAX_WAITING: usize = 256;
 const MAX_BYTES: usize = 32 << 20;
@@ -40,8 +44,11 @@ impl Relays {
         let bytes = self.bytes.saturating_add(relay.bytes.len());
         if self.waiting.len() < MAX_WAITING && bytes <= MAX_BYTES {
             self.bytes = bytes;
-            let due_ms = now_ms.saturating_add(AFTER_MS);
-            self.waiting.push_back((due_ms, relay));
+            let more = relay.bytes.len() / MORE_BYTES;
+            let more_ms = MS_MORE.saturating_mul(more as u64);
+            let due_ms = now_ms.saturating_add(AFTER_MS).saturating_add(more_ms);
+            let place = self.waiting.partition_point(|(other, _)| *other <= due_ms);
+            self.waiting.insert(place, (due_ms, relay));
         }
     }
 
@@ -98,15 +105,30 @@ mod tests {
     }
 
     #[test]
+    fn a_large_message_waits_longer_and_does_not_hold_up_others() {
+        let mut relays = Relays::default();
+        relays.add(1_000, relay(7, 200 << 10));
+        relays.add(1_010, relay(7, 10));
+        let bytes = |due: Vec<Relay>| {
+            due.iter()
+                .map(|relay| relay.bytes.len())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(bytes(relays.due(1_060, 7)), [10]);
+        assert_eq!(relays.next_ms(), Some(1_250));
+        assert_eq!(bytes(relays.due(1_250, 7)), [200 << 10]);
+    }
+
+    #[test]
     fn what_waits_is_bounded() {
         let mut relays = Relays::default();
         for _ in 0..1_000 {
             relays.add(0, relay(1, 1 << 20));
         }
-        assert_eq!(relays.due(1_000, 1).len(), 32);
+        assert_eq!(relays.due(2_000, 1).len(), 32);
         for _ in 0..1_000 {
             relays.add(0, relay(1, 1));
         }
-        assert_eq!(relays.due(1_000, 1).len(), MAX_WAITING);
+        assert_eq!(relays.due(2_000, 1).len(), MAX_WAITING);
     }
 }

@@ -6,6 +6,7 @@ use niwaki_primitives::{U256, hex};
 use niwaki_rules::{BftExtra, Genesis};
 use std::path::Path;
 use std::sync::Weak;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use tempfile::TempDir;
 
 const VALIDATORS: usize = 4;
@@ -64,6 +65,9 @@ fn open(genesis: &Genesis) -> Arc<Chain> {
 struct Wires {
     up: Mutex<Vec<Option<Weak<Service>>>>,
     is_ring: bool,
+    /// Blocks that were built before they were due, and when they were.
+    ahead: AtomicUsize,
+    at_once: AtomicUsize,
 }
 
 impl Wires {
@@ -92,7 +96,24 @@ struct Host {
 }
 
 impl ValidatorHost for Host {
+    fn senders(&self, _: &Block) -> Vec<Option<Address>> {
+        Vec::new()
+    }
+
     fn build(&self, template: BlockTemplate) -> Result<(BuiltBlock, JudgedBlock), BuildError> {
+        self.wires.at_once.fetch_add(1, Ordering::Relaxed);
+        self.chain.build_judged(template, &mut |_| None)
+    }
+
+    fn build_ahead(
+        &self,
+        template: BlockTemplate,
+        should_end: &dyn Fn() -> bool,
+    ) -> Result<(BuiltBlock, JudgedBlock), BuildError> {
+        while !should_end() {
+            thread::sleep(Duration::from_millis(1));
+        }
+        self.wires.ahead.fetch_add(1, Ordering::Relaxed);
         self.chain.build_judged(template, &mut |_| None)
     }
 
@@ -264,6 +285,19 @@ fn four_validators_agree_and_three_go_on_without_the_fourth_which_comes_back() {
         rig.reach(height + 8);
         rig.stop_all();
     }
+}
+
+#[test]
+fn the_proposer_fills_its_block_before_it_is_due() {
+    let mut genesis = genesis(BftProtocol::Qbft, VALIDATORS, None);
+    genesis.spec.bft_rules[0].period_ms = None;
+    let rig = Rig::new(&genesis);
+    rig.reach(3);
+    let count = |count: &AtomicUsize| count.load(Ordering::Relaxed);
+    // The first block has been due for years.
+    assert_eq!(count(&rig.wires.at_once), 1);
+    assert!(count(&rig.wires.ahead) >= 2);
+    rig.stop_all();
 }
 
 #[test]

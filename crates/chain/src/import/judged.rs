@@ -7,7 +7,7 @@ use super::{ImportOptions, Imported, ReadyBlock};
 use crate::bft::Seals;
 use crate::{BlockId, Chain, ImportError};
 use niwaki_execution::RecoveringBlock;
-use niwaki_primitives::{Block, Fault, Header};
+use niwaki_primitives::{Address, Block, Fault, Header};
 use std::sync::Arc;
 
 /// A block that was executed and is valid, but for its seals.
@@ -32,11 +32,16 @@ impl JudgedBlock {
 }
 
 impl Chain {
-    /// Validates and executes a block that validators are to agree on, with the rules for a proposal. Nothing is written.
+    /// Validates and executes a block that validators are to agree on, with the rules for a proposal. Nothing is written. `senders` are
+    /// those of the first transactions, as far as they are known.
     ///
     /// # Errors
     /// [`ImportError`].
-    pub fn judge(&self, block: Block) -> Result<JudgedBlock, ImportError> {
+    pub fn judge(
+        &self,
+        block: Block,
+        senders: Vec<Option<Address>>,
+    ) -> Result<JudgedBlock, ImportError> {
         let hash = self.spec().header_hash(&block.header);
         let (number, parent) = (block.header.number, block.header.parent_hash);
         let _guard = self.begin_import();
@@ -47,7 +52,7 @@ impl Chain {
             write_ahead: None,
             canonicalize: true,
         };
-        let block = Arc::new(RecoveringBlock::new(block, hash, []));
+        let block = Arc::new(RecoveringBlock::new(block, hash, senders));
         let ready = self.make_ready(&block, options, Seals::ToCome);
         ready
             .map(JudgedBlock::new)

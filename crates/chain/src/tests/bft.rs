@@ -168,7 +168,9 @@ fn a_block_is_judged_without_its_seals_and_committed_with_them() {
     for network in ["qbft", "ibft", "qbft-contract"] {
         let (chain, blocks) = (open(network), blocks(network));
         for block in &blocks {
-            let judged = chain.judge(without_seals(network, block)).unwrap();
+            let judged = chain
+                .judge(without_seals(network, block), Vec::new())
+                .unwrap();
             assert_eq!(judged.id().hash, chain.spec().header_hash(&block.header));
             assert_eq!(chain.header(&judged.id().hash).unwrap(), None);
             let imported = chain.commit_judged(judged, block.header.clone()).unwrap();
@@ -184,12 +186,24 @@ fn a_block_is_judged_without_its_seals_and_committed_with_them() {
 }
 
 #[test]
+fn the_head_is_safe_and_final() {
+    let (chain, blocks) = (open("qbft"), blocks("qbft"));
+    import_all(&chain, &blocks[..3]);
+    let head = chain.head();
+    for block in [chain.safe(), chain.finalized()] {
+        assert_eq!(block.unwrap().unwrap().id, head.id);
+    }
+}
+
+#[test]
 fn two_blocks_of_one_height_are_judged_and_either_is_committed() {
     let (chain, blocks) = (open("qbft"), blocks("qbft"));
     let mut other = without_seals("qbft", &blocks[0]);
     other.header.timestamp += 1;
-    let first = chain.judge(without_seals("qbft", &blocks[0])).unwrap();
-    let second = chain.judge(other.clone()).unwrap();
+    let first = chain
+        .judge(without_seals("qbft", &blocks[0]), Vec::new())
+        .unwrap();
+    let second = chain.judge(other.clone(), Vec::new()).unwrap();
     assert_ne!(first.id(), second.id());
     chain
         .commit_judged(first, blocks[0].header.clone())
@@ -205,14 +219,18 @@ fn two_blocks_of_one_height_are_judged_and_either_is_committed() {
 #[test]
 fn a_judged_block_whose_height_was_decided_meanwhile_changes_nothing() {
     let (chain, blocks) = (open("qbft"), blocks("qbft"));
-    let judged = chain.judge(without_seals("qbft", &blocks[0])).unwrap();
+    let judged = chain
+        .judge(without_seals("qbft", &blocks[0]), Vec::new())
+        .unwrap();
     import_all(&chain, &blocks[..2]);
     let imported = chain
         .commit_judged(judged, blocks[0].header.clone())
         .unwrap();
     assert_eq!(imported.status, ImportStatus::AlreadyStored);
     assert_eq!(chain.head().header, blocks[1].header);
-    let judged = chain.judge(without_seals("qbft", &blocks[2])).unwrap();
+    let judged = chain
+        .judge(without_seals("qbft", &blocks[2]), Vec::new())
+        .unwrap();
     let error = chain.commit_judged(judged, blocks[3].header.clone());
     assert!(matches!(error, Err(ImportError::UnknownParent { .. })));
     assert_eq!(chain.head().header, blocks[1].header);
@@ -227,7 +245,7 @@ fn a_proposal_that_no_chain_would_refuse_may_be_refused_by_a_validator() {
         let mut extra = BftExtra::decode(BftProtocol::Qbft, &block.header.extra_data).unwrap();
         change(&mut extra, &mut block.header);
         block.header.extra_data = extra.encode(BftProtocol::Qbft);
-        chain.judge(block).unwrap_err().to_string()
+        chain.judge(block, Vec::new()).unwrap_err().to_string()
     };
     let vanity = refused(&|extra, _| extra.vanity = Bytes::from_static(&[1; 33]));
     assert!(vanity.contains("33 bytes of vanity"), "{vanity}");

@@ -187,9 +187,9 @@ pub(crate) struct PoolFlags {
     /// Most bytes of each layer. Layered only.
     #[arg(long, value_name = "BYTES", default_value_t = 25_000_000)]
     pub(crate) tx_pool_layer_max_capacity: usize,
-    /// Most transactions offered to one block.
-    #[arg(long, value_name = "N", default_value_t = 4_000)]
-    pub(crate) tx_pool_max_prioritized: usize,
+    /// Most transactions offered to one block [default: 4000, and no bound where validators make the blocks].
+    #[arg(long, value_name = "N")]
+    pub(crate) tx_pool_max_prioritized: Option<usize>,
     /// The same for one type: FRONTIER, ACCESS_LIST, EIP1559, BLOB or DELEGATE_CODE, such as BLOB=72.
     #[arg(long, value_name = "TYPE=N", value_delimiter = ',', value_parser = type_limit, default_value = "BLOB=72")]
     pub(crate) tx_pool_max_prioritized_by_type: Vec<(usize, usize)>,

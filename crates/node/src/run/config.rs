@@ -105,7 +105,7 @@ impl NodeConfig {
             has_log_index: node.api.auto_log_bloom_caching_enabled != Some(false),
             has_engine_api,
             is_pool_warmed: has_engine_api && node.pool.tx_pool_warming_enabled != Some(false),
-            pool: pool_config(&node.pool),
+            pool: pool_config(&node.pool, spec.seal == SealKind::Bft),
             pool_file: (node.pool.tx_pool_enable_save_restore == Some(true)).then_some(pool_file),
             api: api_options(options, is_proof_of_stake, has_engine_api),
             metrics: metrics_config(options),
@@ -173,14 +173,16 @@ fn api_options(options: &Options, is_proof_of_stake: bool, has_engine_api: bool)
     }
 }
 
-fn pool_config(flags: &PoolFlags) -> PoolConfig {
+fn pool_config(flags: &PoolFlags, has_validators: bool) -> PoolConfig {
+    let most = PoolConfig::default().max_prioritized;
+    let most = if has_validators { usize::MAX } else { most };
     PoolConfig {
         mode: match flags.tx_pool {
             PoolFlavor::Layered => PoolMode::Layered,
             PoolFlavor::Sequenced => PoolMode::Sequenced,
         },
         layer_max_capacity_bytes: flags.tx_pool_layer_max_capacity,
-        max_prioritized: flags.tx_pool_max_prioritized,
+        max_prioritized: flags.tx_pool_max_prioritized.unwrap_or(most),
         max_prioritized_by_type: flags.by_type(),
         max_future_by_sender: flags.tx_pool_max_future_by_sender,
         min_score: flags.tx_pool_min_score,

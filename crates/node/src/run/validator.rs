@@ -15,8 +15,8 @@ use niwaki_chain::{BlockTemplate, BuildError, BuiltBlock, Chain, Imported, Judge
 use niwaki_network::peers::ConnId;
 use niwaki_network::wire::BlockRange;
 use niwaki_network::{Peer, Subprotocol, SubprotocolEvent};
-use niwaki_primitives::{Address, B256, Bytes, Header};
-use niwaki_rpc::{Backend, ValidatorHooks, ValidatorReport};
+use niwaki_primitives::{Address, B256, Block, Bytes, Header};
+use niwaki_rpc::{Backend, Filling, ValidatorHooks, ValidatorReport};
 use niwaki_rules::{BftProtocol, ChainSpec};
 use niwaki_txpool::Pool;
 use std::collections::HashMap;
@@ -81,6 +81,10 @@ struct Host {
 }
 
 impl ValidatorHost for Host {
+    fn senders(&self, block: &Block) -> Vec<Option<Address>> {
+        self.backend.known_senders(block)
+    }
+
     fn build(&self, template: BlockTemplate) -> Result<(BuiltBlock, JudgedBlock), BuildError> {
         let began = Instant::now();
         let number = self.backend.chain().head().id.number.saturating_add(1);
@@ -89,7 +93,16 @@ impl ValidatorHost for Host {
         let fill = Duration::from_millis(period_ms.saturating_mul(FILL_PERCENT) / 100);
         let fill = fill.max(MIN_FILL);
         self.backend
-            .build_judged(template, &|| began.elapsed() > fill)
+            .build_judged(template, &|| began.elapsed() > fill, Filling::AtOnce)
+    }
+
+    fn build_ahead(
+        &self,
+        template: BlockTemplate,
+        should_end: &dyn Fn() -> bool,
+    ) -> Result<(BuiltBlock, JudgedBlock), BuildError> {
+        self.backend
+            .build_judged(template, should_end, Filling::AsTheyCome)
     }
 
     fn send(&self, protocol: BftProtocol, to: Option<Address>, code: u8, bytes: &Bytes) {

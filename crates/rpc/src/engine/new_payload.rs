@@ -7,7 +7,7 @@ use crate::params::{Params, missing};
 use crate::{Backend, RpcError, RpcResult};
 use alloy_rpc_types_engine::ExecutionPayload;
 use niwaki_chain::{PayloadHints, RejectedBlock, Verdict};
-use niwaki_primitives::{Address, B256, Block, Bytes};
+use niwaki_primitives::{B256, Bytes};
 use niwaki_rules::{Payload, PayloadError, PayloadInput, PayloadVersion};
 use serde::Deserialize;
 use serde_json::Value;
@@ -91,7 +91,7 @@ fn validate(backend: &Backend, payload: Payload) -> Result<Verdict, RpcError> {
         return Ok(backend.consensus.reject_payload(parent, hash, &reason)?);
     }
     let known = PayloadHints {
-        senders: known_senders(backend, &block),
+        senders: backend.known_senders(&block),
         roots: Some(roots),
         access_list,
     };
@@ -120,13 +120,6 @@ fn payload(params: &Params<'_>) -> Result<ExecutionPayload, RpcError> {
     }
     ExecutionPayload::deserialize(Reader::of(Value::Object(fields), QUANTITIES))
         .map_err(|error| RpcError::invalid_params(format!("invalid argument 0: {error}")))
-}
-
-/// The senders of the transactions that are or were in the pool.
-fn known_senders(backend: &Backend, block: &Block) -> Vec<Option<Address>> {
-    let transactions = block.body.transactions.iter();
-    let hashes: Vec<B256> = transactions.map(|tx| *tx.tx_hash()).collect();
-    backend.pool.senders_of(&hashes)
 }
 
 fn write_verdict(out: &mut Vec<u8>, verdict: &Verdict, hash: B256) {

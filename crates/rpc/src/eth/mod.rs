@@ -20,7 +20,7 @@ pub(crate) use block_access_list::raw as raw_block_access_list;
 pub(crate) use blocks::{find, null};
 pub(crate) use call::CallRequest;
 pub(crate) use logs::{LogFilter, each_log, write_logs};
-pub(crate) use send::many as send_many;
+pub(crate) use send::{learn_senders, many as send_many};
 
 #[rustfmt::skip]
 pub(crate) const METHODS: &[Method] = &[

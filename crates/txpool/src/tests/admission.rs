@@ -3,7 +3,7 @@
 use super::support::{
     Chain, ETHER, GWEI, blob_tx, dynamic, proven_sidecar, signed, text, transfer, wallet,
 };
-use crate::PoolConfig;
+use crate::{Added, Incoming, Origin, PoolConfig, PoolError};
 use niwaki_primitives::{TxEip1559, TxEnvelope, U256};
 
 fn fees(tip: u128, fee: u128) -> TxEnvelope {
@@ -180,5 +180,48 @@ fn a_transaction_is_already_known_until_it_is_removed() {
     assert_eq!(
         text(chain.remote(tx)),
         "nonce too low: next nonce 1, tx nonce 0"
+    );
+}
+
+#[test]
+fn many_at_once_have_the_results_of_one_by_one() {
+    let sidecar = proven_sidecar(&[1], 1);
+    let invalid = TxEip1559 {
+        chain_id: 99,
+        ..dynamic(7)
+    };
+    let poor = TxEip1559 {
+        value: U256::MAX,
+        ..dynamic(1)
+    };
+    let first = transfer(&wallet(1), 0, 1, 1_000_000_000);
+    let all: Vec<Incoming> = vec![
+        first.clone().into(),
+        transfer(&wallet(1), 1, 1, 1_000_000_000).into(),
+        first.into(),
+        TxEnvelope::from(signed(invalid, &wallet(2))).into(),
+        TxEnvelope::from(signed(poor, &wallet(3))).into(),
+        blob_tx(&wallet(4), 0, 1_000_000_000, &sidecar),
+        transfer(&wallet(5), 3, 1, 1_000_000_000).into(),
+        transfer(&wallet(5), 0, 1, 1).into(),
+    ];
+    let (single, together) = (
+        Chain::new(PoolConfig::default()),
+        Chain::new(PoolConfig::default()),
+    );
+    let one_by_one: Vec<_> = all.iter().map(|one| single.remote(one.clone())).collect();
+    let at_once = together.pool.add_many(all, Origin::Remote, 0);
+    let texts = |all: &[Result<Added, PoolError>]| -> Vec<String> {
+        all.iter().map(|added| format!("{added:?}")).collect()
+    };
+    assert_eq!(texts(&at_once), texts(&one_by_one));
+    assert!(at_once.iter().filter(|added| added.is_err()).count() >= 3);
+    assert_eq!(together.pool.stats(), single.pool.stats());
+    assert_eq!(together.offered(), single.offered());
+    assert!(
+        together
+            .pool
+            .add_many(Vec::new(), Origin::Remote, 0)
+            .is_empty()
     );
 }

@@ -7,7 +7,8 @@
 
 use eyre::{Result, WrapErr};
 use niwaki_network::gossip::{
-    Announceable, GossipHandle, NewTransaction, PoolView, ReceivedBatch, Verdict,
+    Announceable, GossipHandle, NewTransaction, PoolView, ReceivedBatch, ReceivedTransaction,
+    Verdict,
 };
 use niwaki_network::wire::{CellMask, EthVersion};
 use niwaki_primitives::{B256, Bytes, Encodable2718, Typed2718};
@@ -18,12 +19,14 @@ use niwaki_txpool::{
 };
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex};
-use std::thread::{Builder, JoinHandle};
+use std::thread::{Builder, JoinHandle, sleep};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::mpsc;
 
 /// Events that wait for the thread that tells peers; beyond, the oldest are dropped: new peers get to know what the pool has.
 const MAX_WAITING: usize = 16_384;
+/// Transactions that enter the pool at a time, but for the last batch of them.
+const MOST_AT_ONCE: usize = 128;
 /// Transactions that are sent at a time.
 const BATCH: usize = 512;
 /// How long the thread waits for an event before it looks whether this node syncs.
@@ -32,6 +35,8 @@ const IDLE: Duration = Duration::from_millis(500);
 const IDLE_SYNCING: Duration = Duration::from_millis(20);
 /// A node that was current this time ago is not syncing yet.
 const SHORT_GAP: Duration = Duration::from_secs(10);
+/// What comes so soon after other news waits for more: a message of many transactions costs each a part of its own.
+const GATHER: Duration = Duration::from_millis(20);
 /// Larger transactions are announced, not sent.
 const MAX_SENT_BYTES: usize = 4096;
 const BLOB_TYPE: u8 = 3;
@@ -133,25 +138,58 @@ fn has_valid_proofs(sidecar: &Sidecar) -> bool {
     verify(sidecar.blobs(), sidecar.commitments(), proofs).is_ok()
 }
 
-/// Adds what peers send, until the network stops.
+/// Adds what peers send, until the network stops. What waits is added together.
 fn take(pool: &Pool, gossip: &GossipHandle, mut batches: mpsc::Receiver<ReceivedBatch>) {
-    while let Some(batch) = batches.blocking_recv() {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        let now = now.map_or(0, |now| now.as_secs());
-        let verdicts = batch.transactions.iter().map(|received| {
-            let incoming = Incoming::decode(&received.bytes);
-            let sidecar = incoming.as_ref().ok().and_then(|one| one.sidecar.clone());
-            let added = incoming.and_then(|incoming| pool.add(incoming, Origin::Remote, now));
-            let verdict = verdict(added.map(drop));
-            let is_refused = matches!(verdict, Verdict::Underpriced | Verdict::Refused);
-            match sidecar.filter(|_| is_refused) {
-                Some(sidecar) if !has_valid_proofs(&sidecar) => (received.hash, Verdict::Invalid),
-                _ => (received.hash, verdict),
-            }
-        });
-        let verdicts: Vec<(B256, Verdict)> = verdicts.collect();
-        gossip.report(batch.peer, &verdicts);
+    while let Some(first) = batches.blocking_recv() {
+        let mut waiting = vec![first];
+        let mut count = waiting[0].transactions.len();
+        while count < MOST_AT_ONCE
+            && let Ok(batch) = batches.try_recv()
+        {
+            count += batch.transactions.len();
+            waiting.push(batch);
+        }
+        let all: Vec<&ReceivedTransaction> = waiting
+            .iter()
+            .flat_map(|batch| &batch.transactions)
+            .collect();
+        let mut verdicts = add_all(pool, &all).into_iter();
+        for batch in &waiting {
+            let hashes = batch.transactions.iter().map(|received| received.hash);
+            let verdicts: Vec<(B256, Verdict)> = hashes.zip(&mut verdicts).collect();
+            gossip.report(batch.peer, &verdicts);
+        }
     }
+}
+
+/// Adds transactions of peers in order. Returns what became of each.
+fn add_all(pool: &Pool, all: &[&ReceivedTransaction]) -> Vec<Verdict> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now = now.map_or(0, |now| now.as_secs());
+    let (mut decoded, mut outcomes) = (Vec::new(), Vec::new());
+    for received in all {
+        let incoming = Incoming::decode(&received.bytes);
+        let incoming = incoming.map(|incoming| {
+            let sidecar = incoming.sidecar.clone();
+            decoded.push(incoming);
+            sidecar
+        });
+        outcomes.push(incoming);
+    }
+    let mut added = pool.add_many(decoded, Origin::Remote, now).into_iter();
+    let outcomes = outcomes.into_iter().map(|outcome| {
+        let (sidecar, added) = match outcome {
+            Ok(sidecar) => (sidecar, added.next().expect("a result for each")),
+            Err(reason) => (None, Err(reason)),
+        };
+        let verdict = verdict(added.map(drop));
+        let is_refused = matches!(verdict, Verdict::Underpriced | Verdict::Refused);
+        match sidecar.filter(|_| is_refused) {
+            Some(sidecar) if !has_valid_proofs(&sidecar) => Verdict::Invalid,
+            _ => verdict,
+        }
+    });
+    outcomes.collect()
 }
 
 /// What peers are to be told.
@@ -240,7 +278,15 @@ impl PoolGossip {
             .name("pool-to-peers".to_owned())
             .spawn(move || {
                 yield_to_blocks();
-                while let Some(news) = queue.take(if is_syncing { IDLE_SYNCING } else { IDLE }) {
+                let mut told: Option<Instant> = None;
+                while let Some(mut news) = queue.take(if is_syncing { IDLE_SYNCING } else { IDLE })
+                {
+                    let since = told.map_or(GATHER, |told| told.elapsed());
+                    if !news.is_empty() && since < GATHER {
+                        sleep(GATHER.saturating_sub(since));
+                        news.extend(queue.take(Duration::ZERO).into_iter().flatten());
+                    }
+                    told = Some(Instant::now());
                     let status = backend.sync_status();
                     is_syncing = last_current.is_syncing(&status, Instant::now());
                     gossip.set_syncing(is_syncing);
