@@ -7,6 +7,7 @@
 //! It prints its URL and its record, then its figures every ten seconds.
 
 use niwaki_network::gossip::PoolView;
+use niwaki_network::peers::NodeFilter;
 use niwaki_network::wire::{BlockRange, EthVersion};
 use niwaki_network::{
     BootNode, DiscoverySettings, LocalChain, NatMethod, NetRestrict, Network, NetworkConfig,
@@ -47,6 +48,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         subprotocols: Vec::new(),
         max_peers: 50,
         inbound_percent: 50,
+        filter: NodeFilter::default(),
         static_nodes: Vec::new(),
         trusted_nodes: Vec::new(),
         boot_nodes: boot_nodes?,

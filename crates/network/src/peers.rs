@@ -6,11 +6,13 @@
 //! | `roster` | the sessions and their slots: events in, orders to the listener, the dialler and the sessions out |
 //! | `dial` | which node to dial next, and when again |
 //! | `score` | what the conduct of a peer is worth |
+//! | `filter` | which nodes may be peers at all |
 //! | `bans` | nodes and hosts that are kept away for a while |
 //! | `saved` | the file of peers that outlives a restart |
 
 mod bans;
 mod dial;
+mod filter;
 mod roster;
 mod saved;
 mod score;
@@ -18,6 +20,7 @@ mod score;
 pub use bans::{Ban, BanTarget, Bans};
 pub use dial::{Candidate, DialFigures, Source};
 pub(crate) use dial::{MAX_NAMED, REDIAL_MS};
+pub use filter::NodeFilter;
 pub use roster::{
     Action, ConnId, Departure, End, Event, Notice, Offers, PeerView, Refusal, Roster, RosterConfig,
 };

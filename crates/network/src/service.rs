@@ -26,7 +26,7 @@ use crate::key::NodeKey;
 use crate::nat::{NatHandle, NatMethod};
 use crate::node::Node;
 use crate::peer::{InboundRequest, LocalChain, Peer, Subprotocol, SubprotocolEvent};
-use crate::peers::{Ban, Departure, Event, PeerView, Source};
+use crate::peers::{Ban, Departure, Event, NodeFilter, PeerView, Source};
 use crate::record::Record;
 use crate::rlpx::{Hello, Protocol};
 use crate::router::RouterHandle;
@@ -88,6 +88,8 @@ pub struct NetworkConfig {
     pub discovery: Option<DiscoverySettings>,
     /// With which networks this node deals; nodes elsewhere are neither dialled nor let in.
     pub net_restrict: NetRestrict,
+    /// Which nodes may be peers.
+    pub filter: NodeFilter,
     /// The addresses at which others reach this node, if the operator knows: at most one of each family counts.
     pub advertised: Vec<IpAddr>,
     /// How this node finds the address that others see, if `advertised` has none.

@@ -3,6 +3,7 @@
 use discv5::{ConfigBuilder, Discv5, ListenConfig};
 use enr::CombinedKey;
 use niwaki_network::gossip::PoolView;
+use niwaki_network::peers::NodeFilter;
 use niwaki_network::wire::{BlockRange, EthVersion};
 use niwaki_network::{
     BootNode, DiscoveryMode, DiscoverySettings, Inbound, LocalChain, NatMethod, NetRestrict,
@@ -48,6 +49,7 @@ async fn run(ip: [u8; 4], boot: &str, net_restrict: NetRestrict) -> std::io::Res
         subprotocols: Vec::new(),
         max_peers: 50,
         inbound_percent: 50,
+        filter: NodeFilter::default(),
         static_nodes: Vec::new(),
         trusted_nodes: Vec::new(),
         boot_nodes: vec![boot],

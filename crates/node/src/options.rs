@@ -5,6 +5,7 @@
 //! | `node` | flags of the running node |
 //! | `access` | flags of authentication and TLS |
 //! | `peers` | flags of the network of peers |
+//! | `permissions` | flags of the lists of nodes and accounts |
 //! | `storage` | `niwaki storage` and its commands |
 
 mod access;
@@ -12,6 +13,7 @@ mod bft;
 mod node;
 mod operator;
 mod peers;
+mod permissions;
 mod storage;
 
 use crate::memory::MemoryBudget;
@@ -25,6 +27,7 @@ pub(crate) use node::{
 };
 pub(crate) use operator::{GenerateOptions, OperatorCommand, RlpCommand};
 pub(crate) use peers::{DiscoveryMode, DnsList, PeerFlags, SyncModeFlag};
+pub(crate) use permissions::PermissionFlags;
 pub(crate) use storage::{
     AccountOptions, BackupOptions, CheckOptions, RestoreOptions, StateExportOptions,
     StateImportOptions, StorageCommand, TrieLogCommand, TrieLogExportOptions, TrieLogImportOptions,

@@ -31,6 +31,7 @@ mod log_index;
 mod logs;
 mod metrics;
 mod network;
+mod permissions;
 mod pid;
 mod pool_file;
 mod required;
@@ -59,6 +60,7 @@ use niwaki_network::NodeKey;
 use niwaki_primitives::{Account, Address, B256, Bytes, Fault, StateView, U256};
 use niwaki_rpc::{Backend, Identity, WorkerPools, yield_to_blocks};
 use niwaki_txpool::{Pool, PoolConfig, SharedView};
+use permissions::Permissions;
 use pid::PidFile;
 use pool_file::PoolFile;
 use servers::Servers;
@@ -110,6 +112,7 @@ pub(crate) fn run(options: &Options, notes: &[Note]) -> Result<Outcome> {
     let operator = backend.operator();
     operator.set_log_switch(log_switch);
     operator.set_traces_folder(config.data_path.join("traces"));
+    let permissions = open_permissions(&config, &backend, &pool)?;
     let follower = Follower::start(&chain, Arc::clone(&backend), &pool, config.reorg_threshold)?;
     let indexer = LogIndexer::start(&chain, config.has_log_index)?;
     let warmer = match config.is_pool_warmed {
@@ -121,7 +124,7 @@ pub(crate) fn run(options: &Options, notes: &[Note]) -> Result<Outcome> {
         Arc::new(WorkerPools::new(cores).wrap_err("can't start the workers of JSON-RPC")?);
     let peer_metrics = metrics.as_ref().map(metrics::Metrics::peers);
     let servers = Servers::start(&config, &backend, &worker_pools, metrics)?;
-    let (peers, validator) = start_network(&mut config, &consensus, &backend, &pool)?;
+    let (peers, validator) = start_network(&mut config, &consensus, &backend, &pool, permissions)?;
     if let (Some(slot), Some(peers)) = (peer_metrics, &peers) {
         let _ = slot.set(peers.metrics()); // There is one network.
     }
@@ -162,12 +165,37 @@ pub(crate) fn run(options: &Options, notes: &[Note]) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
+/// Reads the lists of nodes and accounts, and has the pool and `perm_*` know them.
+fn open_permissions(
+    config: &NodeConfig,
+    backend: &Backend,
+    pool: &Pool,
+) -> Result<Option<Arc<Permissions>>> {
+    let (own, fixed) = match &config.peers {
+        Some(peers) => (
+            Some(NodeKey::load_or_create(&peers.key_file)?.id()),
+            peers.fixed_nodes()?,
+        ),
+        None => (None, Vec::new()),
+    };
+    let permissions = Permissions::read(&config.permissions, own, fixed)?;
+    if let Some(permissions) = &permissions {
+        if permissions.has_accounts() {
+            let accounts = Arc::clone(permissions);
+            pool.set_sender_filter(move |sender| accounts.allows_account(sender));
+        }
+        backend.operator().set_permissions(permissions.hooks());
+    }
+    Ok(permissions)
+}
+
 /// Starts the network of peers, and the validator of a BFT chain in it.
 fn start_network(
     config: &mut NodeConfig,
     consensus: &Arc<Consensus>,
     backend: &Arc<Backend>,
     pool: &Arc<Pool>,
+    permissions: Option<Arc<Permissions>>,
 ) -> Result<(Option<Peers>, Option<Validator>)> {
     let Some(peers) = config.peers.take() else {
         return Ok((None, None));
@@ -176,7 +204,15 @@ fn start_network(
     let key = NodeKey::load_or_create(&peers.key_file)?;
     let spoken = validator::subprotocols(chain.spec());
     let network_id = config.network_id;
-    let (peers, events) = Peers::start(peers, network_id, consensus, backend, pool, spoken)?;
+    let (peers, events) = Peers::start(
+        peers,
+        network_id,
+        consensus,
+        backend,
+        pool,
+        spoken,
+        permissions,
+    )?;
     let validator = match config.validator.take() {
         Some(own) => Some(Validator::start(
             own,

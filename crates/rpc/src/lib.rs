@@ -24,6 +24,7 @@
 //! | `backend` | what the methods work on: chain, pool, options, states by block |
 //! | `operator` | hooks of the program around this crate: metrics, log levels, dev mode |
 //! | `peers` | the methods about peers, and the hooks into the network |
+//! | `permissions` | lists of nodes and accounts |
 //! | `sync` | how far the sync is, and the hook into it |
 //! | `blocks` | cache of decoded blocks with senders and receipts |
 //! | `eth`, `debug`, `log_index`, `miner`, `niwaki`, `node`, `txpool` | the methods by namespace; `node`: `net`, `web3`, `admin` |
@@ -63,6 +64,7 @@ mod operator;
 mod params;
 mod payloads;
 mod peers;
+mod permissions;
 mod pretty;
 mod quantity;
 mod response_stream;
@@ -94,6 +96,7 @@ pub use payloads::Filling;
 pub use peers::{
     BanReport, DepartureReport, OwnIpv6, OwnNode, PeerCommand, PeerCommands, PeerHooks, PeerReport,
 };
+pub use permissions::{ChangeList, ListChange, ListHooks, PermissionHooks};
 pub use server::{
     Access, Authentication, Caller, Clients, HostList, HttpOptions, HttpServer, IpcServer,
     JwtError, JwtSecret, KeyStore, Login, Origins, PasswordError, StoreError, Tls, TlsOptions,

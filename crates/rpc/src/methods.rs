@@ -102,6 +102,7 @@ pub fn all() -> impl Iterator<Item = &'static Method> {
         crate::engine::METHODS,
         crate::node::METHODS,
         crate::peers::METHODS,
+        crate::permissions::METHODS,
         crate::debug::METHODS,
         crate::log_index::METHODS,
         crate::miner::METHODS,
@@ -126,8 +127,8 @@ pub const CONNECTION_METHODS: [(&str, &str); 4] = [
 ];
 
 /// Every namespace.
-pub const NAMESPACES: [&str; 13] = [
-    "admin", "debug", "engine", "eth", "ibft", "miner", "net", "niwaki", "qbft", "testing",
+pub const NAMESPACES: [&str; 14] = [
+    "admin", "debug", "engine", "eth", "ibft", "miner", "net", "niwaki", "perm", "qbft", "testing",
     "trace", "txpool", "web3",
 ];
 

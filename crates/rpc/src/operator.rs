@@ -4,6 +4,7 @@
 //! The program sets each hook once. A method whose hook is not set says so in its error.
 
 use crate::peers::PeerHooks;
+use crate::permissions::PermissionHooks;
 use crate::sync::{SyncHook, SyncReport};
 use crate::validators::ValidatorHooks;
 use crate::{RpcError, RpcResult, lock};
@@ -30,6 +31,7 @@ pub struct Operator {
     makes_blocks: OnceLock<AtomicBool>,
     traces: OnceLock<PathBuf>,
     peers: OnceLock<PeerHooks>,
+    permissions: OnceLock<PermissionHooks>,
     sync: OnceLock<SyncHook>,
     validator: OnceLock<ValidatorHooks>,
     services: Mutex<BTreeMap<&'static str, SocketAddr>>,
@@ -71,6 +73,15 @@ impl Operator {
     /// The hooks into the network of peers, if there is one.
     pub fn peers(&self) -> Option<&PeerHooks> {
         self.peers.get()
+    }
+
+    /// Sets the lists of nodes and accounts, if there are any.
+    pub fn set_permissions(&self, hooks: PermissionHooks) {
+        let _ = self.permissions.set(hooks); // The first ones win.
+    }
+
+    pub(crate) fn permissions(&self) -> Option<&PermissionHooks> {
+        self.permissions.get()
     }
 
     /// Sets the hooks into this node's validator.

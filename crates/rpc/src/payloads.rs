@@ -354,6 +354,10 @@ impl Builder {
                 if !more.is_new(&pooled.hash) {
                     continue;
                 }
+                if !self.pool.permits(&pooled.sender) {
+                    best.skip_sender_of(&pooled.hash);
+                    continue;
+                }
                 let pays = pooled.priority || floor.is_met_by(&pooled.tx, base_fee);
                 if !pays || !blobs.offer(&pooled.tx) {
                     best.skip_sender_of(&pooled.hash);

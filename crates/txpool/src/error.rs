@@ -20,6 +20,9 @@ pub enum PoolError {
     /// The signature recovers to no address, or its values are out of range.
     #[error("invalid sender")]
     InvalidSender,
+    /// Its sender is not on the operator's list.
+    #[error("Sender account not authorized to send transactions")]
+    SenderNotPermitted,
     /// It is signed for another chain.
     #[error("invalid sender: invalid chain id for signer: have {got} want {expected}")]
     ChainId { got: u64, expected: u64 },
@@ -172,6 +175,7 @@ impl PoolError {
             Self::AlreadyKnown => "TRANSACTION_ALREADY_KNOWN",
             Self::Malformed { .. } => "MALFORMED_TRANSACTION",
             Self::InvalidSender => "INVALID_SIGNATURE",
+            Self::SenderNotPermitted => "TX_SENDER_NOT_AUTHORIZED",
             Self::ChainId { .. } => "WRONG_CHAIN_ID",
             Self::ReplayProtectionRequired => "REPLAY_PROTECTED_SIGNATURE_REQUIRED",
             Self::TypeNotSupported { .. } => "INVALID_TRANSACTION_FORMAT",

@@ -23,7 +23,7 @@ use niwaki_rules::{BlockRules, ChainSpec};
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 
 /// The transaction pool.
 #[derive(Debug)]
@@ -38,6 +38,19 @@ pub struct Pool {
     next_seq: AtomicU64,
     /// The current minimum; the option in `config` is only the initial one.
     min_gas_price: RwLock<u128>,
+    sender_filter: SenderFilter,
+}
+
+type PermitsSender = Box<dyn Fn(&Address) -> bool + Send + Sync>;
+
+/// Says whether an account may send transactions; unset if all may.
+#[derive(Default)]
+struct SenderFilter(OnceLock<PermitsSender>);
+
+impl std::fmt::Debug for SenderFilter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SenderFilter").finish_non_exhaustive()
+    }
 }
 
 /// Transactions of one sender, by nonce.
@@ -116,12 +129,24 @@ impl Pool {
             head_change: Mutex::new(fork),
             next_seq: AtomicU64::new(0),
             min_gas_price,
+            sender_filter: SenderFilter::default(),
         }
     }
 
     /// The options it was created with.
     pub fn config(&self) -> &PoolConfig {
         &self.config
+    }
+
+    /// Takes transactions only of senders for which `permits` holds, from now on. It may be set once.
+    pub fn set_sender_filter(&self, permits: impl Fn(&Address) -> bool + Send + Sync + 'static) {
+        let _ = self.sender_filter.0.set(Box::new(permits));
+    }
+
+    /// Whether an account may send transactions now. What it sent before may be in the pool still.
+    pub fn permits(&self, sender: &Address) -> bool {
+        let filter = self.sender_filter.0.get();
+        filter.is_none_or(|permits| permits(sender))
     }
 
     /// The least accepted gas price, wei, for all but priority transactions.

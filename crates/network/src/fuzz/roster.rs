@@ -2,6 +2,7 @@
 
 use super::{Form, Target, linear};
 use crate::key::NodeId;
+use crate::peers::NodeFilter;
 use crate::peers::{
     Action, BanTarget, Candidate, Conduct, ConnId, End, Event, Offers, Roster, RosterConfig,
     SavedPeers, Source,
@@ -94,6 +95,7 @@ fn run(data: &[u8]) -> Result<(), String> {
         max_peers: MAX_PEERS,
         inbound_percent: 50,
         net_restrict: NetRestrict::default(),
+        filter: NodeFilter::default(),
         epoch_s: 1_700_000_000,
     };
     let roster = Roster::new(config, SavedPeers::default(), SmallRng::seed_from_u64(7));

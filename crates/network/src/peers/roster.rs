@@ -31,6 +31,7 @@ pub use notice::Notice;
 
 use super::bans::{Ban, BanTarget, Bans};
 use super::dial::{Candidate, DialFigures, DialPlan, Outcome, Source};
+use super::filter::NodeFilter;
 use super::saved::{SavedPeer, SavedPeers};
 use super::score::{Conduct, Scores};
 use crate::key::NodeId;
@@ -61,6 +62,8 @@ pub struct RosterConfig {
     pub inbound_percent: usize,
     /// With which networks this node deals. It holds for trusted nodes too.
     pub net_restrict: NetRestrict,
+    /// Which nodes may be peers.
+    pub filter: NodeFilter,
     /// The Unix time, in seconds, at which the roster's clock shows 0.
     pub epoch_s: u64,
 }
@@ -97,6 +100,12 @@ struct Session {
 impl Session {
     fn is_inbound(&self) -> bool {
         self.dialled.is_none()
+    }
+
+    /// Whether the filter lets the node be a peer. The port is known of those that were dialled.
+    fn is_permitted(&self, filter: &NodeFilter, id: &NodeId) -> bool {
+        let port = self.dialled.map(|(_, candidate)| candidate.address.port());
+        filter.permits(id, self.address.ip(), port)
     }
 
     fn holds_a_slot(&self) -> bool {
@@ -236,6 +245,7 @@ impl Roster {
             Event::Lift(target) => {
                 self.bans.lift(target);
             }
+            Event::FilterChanged => self.cut_unpermitted(now_ms, &mut actions),
             Event::OwnAddress(address) => self.add_own_address(address),
             Event::Tick => self.tick(now_ms, &mut actions),
         }
@@ -391,6 +401,20 @@ impl Roster {
 
     fn cut_node(&mut self, id: &NodeId, now_ms: u64, actions: &mut Vec<Action>) {
         if let Some(conn) = self.by_id.get(id).copied() {
+            self.cut(conn, DisconnectReason::Requested, now_ms, actions);
+        }
+    }
+
+    /// Ends the sessions with nodes that may not be peers any more.
+    fn cut_unpermitted(&mut self, now_ms: u64, actions: &mut Vec<Action>) {
+        let is_unpermitted = |session: &Session| {
+            let id = session.id;
+            id.is_some_and(|id| !session.is_permitted(&self.config.filter, &id))
+        };
+        let sessions = self.sessions.iter();
+        let cut = sessions.filter(|(_, session)| is_unpermitted(session));
+        let cut: Vec<ConnId> = cut.map(|(conn, _)| *conn).collect();
+        for conn in cut {
             self.cut(conn, DisconnectReason::Requested, now_ms, actions);
         }
     }

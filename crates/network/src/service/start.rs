@@ -422,6 +422,7 @@ fn roster(config: &NetworkConfig, saved: SavedPeers) -> Roster {
         max_peers: config.max_peers,
         inbound_percent: config.inbound_percent,
         net_restrict: config.net_restrict.clone(),
+        filter: config.filter.clone(),
         epoch_s: unix_time().as_secs(),
     };
     Roster::new(roster_config, saved, SmallRng::from_os_rng())

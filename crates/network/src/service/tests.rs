@@ -4,6 +4,7 @@ mod discovery;
 mod gossip;
 
 use super::*;
+use crate::peers::NodeFilter;
 use crate::peers::{End, SavedPeers};
 use crate::rlpx::DisconnectReason;
 use crate::stats::{Direction, Initiator};
@@ -42,6 +43,7 @@ fn config(number: u8) -> NetworkConfig {
         subprotocols: Vec::new(),
         max_peers: 4,
         inbound_percent: 50,
+        filter: NodeFilter::default(),
         listen_also: None,
         static_nodes: Vec::new(),
         trusted_nodes: Vec::new(),

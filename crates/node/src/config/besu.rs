@@ -87,7 +87,6 @@ const OCCUPANCY: &str = "a block takes all that fits";
 const OVERRIDE: &str = "the genesis file counts as it is; change it there, or this node follows other rules than meant";
 const PATHS: &str = "this version prints no paths, and starts";
 const PEERS: &str = "this version has limits and times of its own for peers";
-const PERMISSIONS: &str = "this version restricts no node and no account";
 const PLUGINS: &str = "this version loads no plugins";
 const PROTOCOL: &str = "metrics are served to Prometheus only";
 const PRUNING: &str = "only `niwaki storage prune-pre-merge-blocks` removes blocks";
@@ -246,10 +245,6 @@ pub(super) const ROWS: &[BesuOption] = &[
     row("min-block-occupancy-ratio", Value, OCCUPANCY),
     risk("override-genesis-config", List, OVERRIDE, &[]),
     row("p2p-tx-feecap", Value, PEERS),
-    row("permissions-accounts-config-file", Value, PERMISSIONS),
-    risk("permissions-accounts-config-file-enabled", Flag, PERMISSIONS, &["false"]),
-    row("permissions-nodes-config-file", Value, PERMISSIONS),
-    risk("permissions-nodes-config-file-enabled", Flag, PERMISSIONS, &["false"]),
     row("plugin-block-txs-selection-max-time", Value, PLUGINS),
     row("plugin-continue-on-error", Flag, PLUGINS),
     risk("plugins", Value, PLUGINS, &["", "none"]),
@@ -298,8 +293,8 @@ mod tests {
     #[test]
     fn only_values_that_change_what_an_operator_gets_are_warnings() {
         let risky = |name: &str, value: &str| find(name).unwrap().is_risky(value);
-        assert!(risky("permissions-nodes-config-file-enabled", "TRUE"));
-        assert!(!risky("permissions-nodes-config-file-enabled", "False"));
+        assert!(risky("history-expiry-prune", "TRUE"));
+        assert!(!risky("history-expiry-prune", "False"));
         assert!(risky("override-genesis-config", "londonBlock=0"));
         assert!(!risky("sync-min-peers", "5"));
     }

@@ -359,18 +359,6 @@ fn networks_are_read_as_besu_does_and_a_wrong_one_is_refused_by_name() {
 }
 
 #[test]
-fn permission_options_are_warnings_unless_off() {
-    let found = with_file("permissions-nodes-config-file-enabled = true", &[]).unwrap();
-    assert_noted(
-        &found,
-        true,
-        &["permissions-nodes-config-file-enabled", "restricts no"],
-    );
-    let found = with_file("permissions-nodes-config-file-enabled = false", &[]).unwrap();
-    assert!(!found.notes[0].is_warning, "{:?}", found.notes);
-}
-
-#[test]
 fn every_key_of_besu_is_accepted_with_at_most_one_note() {
     let text = include_str!("../../../../testdata/besu/options.toml");
     let entries = file::entries(text, "the file").unwrap();

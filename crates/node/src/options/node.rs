@@ -3,6 +3,7 @@
 use super::access::{HttpTlsFlags, HttpTokenFlags, SocketTlsFlags, SocketTokenFlags};
 use super::bft::BftFlags;
 use super::peers::PeerFlags;
+use super::permissions::PermissionFlags;
 use clap::{Args, ValueEnum};
 use niwaki_primitives::{Address, B256, Bytes, U256};
 use std::net::{IpAddr, ToSocketAddrs};
@@ -473,6 +474,8 @@ pub(crate) struct NodeOptions {
     pub(crate) bft: BftFlags,
     #[command(flatten)]
     pub(crate) peers: PeerFlags,
+    #[command(flatten)]
+    pub(crate) permissions: PermissionFlags,
     #[command(flatten)]
     pub(crate) operation: OperationFlags,
 }

@@ -18,7 +18,7 @@ pub(super) use servers::{AuthenticationConfig, IpcConfig, ServerConfig, ServersC
 use super::metrics::Gateway;
 use crate::memory::MemoryBudget;
 use crate::open::{memory_budget, transaction_threads};
-use crate::options::{Options, PoolFlags, PoolFlavor};
+use crate::options::{Options, PermissionFlags, PoolFlags, PoolFlavor};
 use niwaki_primitives::{B256, Bytes};
 use niwaki_rpc::ApiOptions;
 use niwaki_rules::{ChainSpec, Network, SealKind, VANITY_BYTES};
@@ -60,6 +60,7 @@ pub(super) struct NodeConfig {
     pub(super) metrics: MetricsConfig,
     /// The network of peers; `None` if there is to be none.
     pub(super) peers: Option<PeersConfig>,
+    pub(super) permissions: PermissionsConfig,
     pub(super) servers: ServersConfig,
     /// The validator; `None` where the chain has none.
     pub(super) validator: Option<ValidatorConfig>,
@@ -77,6 +78,15 @@ pub(super) struct ValidatorConfig {
     pub(super) has_access_list: bool,
     pub(super) vanity: B256,
     pub(super) target_gas_limit: Option<u64>,
+}
+
+/// The files of the lists that are enabled.
+#[derive(Clone, Debug, Default)]
+pub(super) struct PermissionsConfig {
+    /// Of accounts that may send transactions.
+    pub(super) accounts: Option<PathBuf>,
+    /// Of nodes that may be peers.
+    pub(super) nodes: Option<PathBuf>,
 }
 
 /// Where metrics go; they are recorded only if they go anywhere.
@@ -110,6 +120,7 @@ impl NodeConfig {
             api: api_options(options, is_proof_of_stake, has_engine_api),
             metrics: metrics_config(options),
             peers: PeersConfig::resolve(&node.peers, &data_path, is_dev, spec.quorum.is_some()),
+            permissions: permissions_config(&node.permissions, &data_path),
             servers: ServersConfig::resolve(node, &data_path, has_engine_api),
             validator: (spec.seal == SealKind::Bft)
                 .then(|| validator_config(options, &data_path, spec.quorum.is_some())),
@@ -132,6 +143,23 @@ fn validator_config(options: &Options, data_path: &Path, is_quorum: bool) -> Val
         has_access_list: !is_quorum && flags.bft_legacy_protocol_encoding != Some(true),
         vanity: B256::left_padding_from(vanity),
         target_gas_limit: miner.target_gas_limit,
+    }
+}
+
+fn permissions_config(flags: &PermissionFlags, data_path: &Path) -> PermissionsConfig {
+    let file = |is_enabled: Option<bool>, file: &Option<PathBuf>| {
+        let path = || data_path.join("permissions_config.toml");
+        (is_enabled == Some(true)).then(|| file.clone().unwrap_or_else(path))
+    };
+    PermissionsConfig {
+        accounts: file(
+            flags.permissions_accounts_config_file_enabled,
+            &flags.permissions_accounts_config_file,
+        ),
+        nodes: file(
+            flags.permissions_nodes_config_file_enabled,
+            &flags.permissions_nodes_config_file,
+        ),
     }
 }
 

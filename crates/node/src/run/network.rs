@@ -19,14 +19,15 @@ mod pool;
 
 use super::config::{PeersConfig, StaticNodesFile};
 use super::metrics::PeerMetrics;
+use super::permissions::Permissions;
 use eyre::{Result, WrapErr, ensure, eyre};
 use first::First;
 use niwaki_chain::{Chain, Consensus, HeadChange, StoredHeader};
-use niwaki_network::peers::{BanTarget, Event};
+use niwaki_network::peers::{BanTarget, Event, NodeFilter};
 use niwaki_network::wire::BlockRange;
 use niwaki_network::{
-    DiscoverySettings, Inbound, InboundRequest, LocalChain, NatMethod, Network, NetworkConfig,
-    Node, NodeKey, Subprotocol, SubprotocolEvent, ValidatorsChain,
+    BootNode, DiscoverySettings, Inbound, InboundRequest, LocalChain, NatMethod, Network,
+    NetworkConfig, Node, NodeKey, Subprotocol, SubprotocolEvent, ValidatorsChain,
 };
 use niwaki_primitives::B256;
 use niwaki_rpc::{Backend, yield_to_blocks};
@@ -66,6 +67,7 @@ impl Peers {
         backend: &Arc<Backend>,
         pool: &Arc<Pool>,
         subprotocols: Vec<Subprotocol>,
+        permissions: Option<Arc<Permissions>>,
     ) -> Result<(Self, mpsc::Receiver<SubprotocolEvent>)> {
         let chain = consensus.chain();
         ensure!(
@@ -97,6 +99,7 @@ impl Peers {
         let client = &backend.identity().client_version;
         let network_config = NetworkConfig {
             subprotocols,
+            filter: node_filter(permissions.as_ref()),
             ..network_config(config, first, key, client)?
         };
         let starting = runtime.block_on(Network::start(
@@ -112,6 +115,7 @@ impl Peers {
             });
         }
         let network = Arc::new(network);
+        follow_permissions(permissions.as_deref(), &network);
         let Inbound {
             requests,
             transactions,
@@ -170,6 +174,29 @@ impl Peers {
     }
 }
 
+/// Has the network cut peers that are taken off the list.
+fn follow_permissions(permissions: Option<&Permissions>, network: &Arc<Network>) {
+    let Some(permissions) = permissions else {
+        return;
+    };
+    let network = Arc::downgrade(network);
+    permissions.on_nodes(Box::new(move || {
+        if let Some(network) = network.upgrade() {
+            network.send(Event::FilterChanged);
+        }
+    }));
+}
+
+fn node_filter(permissions: Option<&Arc<Permissions>>) -> NodeFilter {
+    match permissions.filter(|permissions| permissions.has_nodes()) {
+        Some(permissions) => {
+            let permissions = Arc::clone(permissions);
+            NodeFilter::new(move |id, ip, port| permissions.allows_node(id, ip, port))
+        }
+        None => NodeFilter::default(),
+    }
+}
+
 fn network_config(
     config: PeersConfig,
     first: First,
@@ -206,6 +233,7 @@ fn network_config(
         subprotocols: Vec::new(),
         max_peers: config.max_peers,
         inbound_percent: config.inbound_percent,
+        filter: NodeFilter::default(),
         static_nodes: static_nodes(&config.static_nodes)?,
         trusted_nodes: config.trusted_nodes,
         boot_nodes: first.boot_nodes,
@@ -227,6 +255,16 @@ fn nat_method(config: &PeersConfig) -> NatMethod {
             NatMethod::None
         }
         _ => config.nat,
+    }
+}
+
+impl PeersConfig {
+    /// The boot nodes and the static nodes of the operator.
+    pub(super) fn fixed_nodes(&self) -> Result<Vec<Node>> {
+        let boot_nodes = self.boot_nodes.iter().flatten();
+        let mut fixed: Vec<Node> = boot_nodes.filter_map(BootNode::node).collect();
+        fixed.extend(static_nodes(&self.static_nodes)?);
+        Ok(fixed)
     }
 }
 

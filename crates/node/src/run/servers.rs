@@ -19,8 +19,8 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-/// Namespaces of Besu that are accepted and have no methods: Clique, permissions, plugins.
-const BESU_NAMESPACES: [&str; 3] = ["clique", "perm", "plugins"];
+/// Namespaces of Besu that are accepted and have no methods: Clique, plugins.
+const BESU_NAMESPACES: [&str; 2] = ["clique", "plugins"];
 
 /// How long headers or a body may take to arrive, and a connection may be idle.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);

@@ -57,7 +57,7 @@ fn a_start_logs_program_data_path_chain_head_and_no_peers_once_each() {
             .unwrap()
             .split(',')
             .count(),
-        10
+        11
     );
     let peers =
         "No peers: --p2p-enabled is false; blocks come from the consensus client or from files";

@@ -17,6 +17,7 @@ mod logging;
 mod moving;
 mod operating;
 mod peers;
+mod permissions;
 mod rpc;
 mod running;
 mod shell;

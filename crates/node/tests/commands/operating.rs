@@ -155,7 +155,7 @@ fn besu_flags_of_calls_blocks_and_process_take_effect() {
     assert!(message.contains("1 filters"), "{refused}");
     let modules = node.result("rpc_modules", json!([]));
     assert!(
-        modules["eth"].is_string() && modules["perm"].is_null(),
+        modules["eth"].is_string() && modules["plugins"].is_null(),
         "{modules}"
     );
     drop(node);

@@ -212,7 +212,8 @@ fn rpc_modules_names_the_namespaces_of_each_server() {
     assert_eq!(
         names,
         [
-            "admin", "debug", "eth", "miner", "net", "niwaki", "testing", "trace", "txpool", "web3"
+            "admin", "debug", "eth", "miner", "net", "niwaki", "perm", "testing", "trace",
+            "txpool", "web3"
         ]
     );
     let engine = node.engine_call("rpc_modules", json!([]));

@@ -28,7 +28,7 @@ pub(crate) struct Node {
 
 const FLAGS: &str = "--rpc-http-enabled --rpc-http-port=0 --rpc-ws-enabled --rpc-ws-port=0 \
                      --engine-rpc-port=0 --Xrpc-ipc-enabled --logging-format=JSON \
-                     --rpc-http-api=ETH,NET,WEB3,DEBUG,TRACE,TXPOOL,TESTING,ADMIN,MINER,NIWAKI \
+                     --rpc-http-api=ETH,NET,WEB3,DEBUG,TRACE,TXPOOL,TESTING,ADMIN,MINER,NIWAKI,PERM \
                      --rpc-ws-api=ETH,NET,WEB3,DEBUG,TRACE,TXPOOL,TESTING,ADMIN,MINER,NIWAKI \
                      --Xrpc-ipc-apis=ETH,NET,WEB3,DEBUG,TRACE,TXPOOL,TESTING,ADMIN,MINER,NIWAKI";
 

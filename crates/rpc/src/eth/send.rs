@@ -6,10 +6,16 @@ use crate::{Backend, RpcError, RpcResult};
 use niwaki_primitives::{B256, Bytes, TxEnvelope, hex};
 use niwaki_txpool::{Incoming, Origin, PoolError};
 
+/// Besu's code for a sender that is not on the list.
+const NOT_PERMITTED: i64 = -32007;
+
 pub(super) fn raw(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     let bytes: Bytes = params.required(0)?;
     let hash = add_to_pool(backend, &bytes);
-    let hash = hash.map_err(|error| RpcError::server(error.to_string()))?;
+    let hash = hash.map_err(|error| match error {
+        PoolError::SenderNotPermitted => RpcError::new(NOT_PERMITTED, error.to_string()),
+        _ => RpcError::server(error.to_string()),
+    })?;
     json::data(out, hash.as_slice());
     Ok(())
 }

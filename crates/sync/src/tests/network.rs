@@ -4,6 +4,7 @@ use super::{BLOCKS, empty_chain, hash_of, main_branch, side_branch};
 use crate::{HistoryFloor, RecentStates, Sources, Sync, SyncConfig, SyncMode, SyncState, serve};
 use niwaki_chain::{Chain, Consensus, ForkChoice, PayloadHints, Verdict};
 use niwaki_network::gossip::PoolView;
+use niwaki_network::peers::NodeFilter;
 use niwaki_network::wire::{Answer, BlockRange, EthVersion, Request};
 use niwaki_network::{LocalChain, NatMethod, NetRestrict, Network, NetworkConfig, NodeKey};
 use niwaki_primitives::{B256, Block};
@@ -75,6 +76,7 @@ impl Node {
             subprotocols: Vec::new(),
             max_peers: 4,
             inbound_percent: 50,
+            filter: NodeFilter::default(),
             static_nodes,
             trusted_nodes: Vec::new(),
             boot_nodes: Vec::new(),

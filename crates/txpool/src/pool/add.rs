@@ -135,6 +135,9 @@ impl Pool {
         head: &Head,
         now: u64,
     ) -> Result<Checked, PoolError> {
+        if !self.permits(&sender) {
+            return Err(PoolError::SenderNotPermitted);
+        }
         let priority = self.config.has_priority(origin == Origin::Local, &sender);
         check_policy(&incoming.tx, origin, &self.config)?;
         check_price(&incoming.tx, priority, self.min_gas_price())?;

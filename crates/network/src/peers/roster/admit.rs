@@ -4,6 +4,7 @@ use super::{Action, ConnId, End, Offers, Refusal, Roster, Session, Stage};
 use crate::key::NodeId;
 use crate::peers::bans::Bans;
 use crate::peers::dial::{Candidate, Source};
+use crate::peers::filter::NodeFilter;
 use crate::peers::score::{CUT_SCORE, Scores};
 use crate::rlpx::DisconnectReason;
 use crate::subnet::{NetRestrict, Subnet, Width};
@@ -210,6 +211,9 @@ impl Roster {
         if session.dialled.is_some_and(|dialled| dialled.1.id != id) {
             return Err(Refusal::OtherNode);
         }
+        if !session.is_permitted(&self.config.filter, &id) {
+            return Err(Refusal::NotPermitted);
+        }
         if let Some(first) = self.by_id.get(&id).copied() {
             if !self.replaces(session, id, first, now_ms) {
                 return Err(Refusal::AlreadyConnected);
@@ -334,6 +338,7 @@ impl Roster {
                 own: &self.config.own,
                 own_addresses: &self.config.own_addresses,
                 net_restrict: &self.config.net_restrict,
+                filter: &self.config.filter,
                 sessions: &self.sessions,
                 by_id: &self.by_id,
                 bans: &self.bans,
@@ -363,6 +368,7 @@ struct DialRules<'a> {
     own: &'a NodeId,
     own_addresses: &'a [SocketAddr],
     net_restrict: &'a NetRestrict,
+    filter: &'a NodeFilter,
     sessions: &'a Sessions,
     by_id: &'a HashMap<NodeId, ConnId>,
     bans: &'a Bans,
@@ -378,8 +384,10 @@ impl DialRules<'_> {
         let is_own = id == self.own || self.own_addresses.contains(&candidate.address);
         // Where a name leads only the dialler knows.
         let is_outside = !ip.is_unspecified() && !self.net_restrict.allows(ip);
+        let port = Some(candidate.address.port());
         if is_own
             || is_outside
+            || !self.filter.permits(id, ip, port)
             || self.by_id.contains_key(id)
             || pending(self.sessions) >= MAX_PENDING
         {

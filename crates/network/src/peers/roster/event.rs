@@ -140,6 +140,8 @@ pub enum Event {
     },
     /// The operator lifts a ban.
     Lift(BanTarget),
+    /// Other nodes may be peers from now on ([`NodeFilter`](crate::peers::NodeFilter)): connections to those that may not end.
+    FilterChanged,
     /// Where this node can be reached, which it never dials.
     OwnAddress(SocketAddr),
     /// A second has passed.
@@ -207,6 +209,8 @@ pub enum Refusal {
     NullIdentity,
     /// Another node than was dialled.
     OtherNode,
+    /// The owner's filter does not let it be a peer.
+    NotPermitted,
     /// The handshake takes too long.
     TooSlow,
     /// The roster does not know this connection, or not at this stage.
@@ -220,7 +224,7 @@ impl Refusal {
             Self::TooSoon | Self::Handshakes | Self::Subnet | Self::Full | Self::Reserved => {
                 DisconnectReason::TooManyPeers
             }
-            Self::Banned | Self::Outside => DisconnectReason::UselessPeer,
+            Self::Banned | Self::Outside | Self::NotPermitted => DisconnectReason::UselessPeer,
             Self::AlreadyConnected => DisconnectReason::AlreadyConnected,
             Self::Own => DisconnectReason::ConnectedToSelf,
             Self::NullIdentity => DisconnectReason::NullIdentity,

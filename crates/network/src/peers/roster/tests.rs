@@ -1,5 +1,6 @@
 //! The roster, event by event.
 
+mod filter;
 mod laws;
 mod ties;
 
@@ -53,6 +54,7 @@ impl Bench {
             max_peers,
             inbound_percent: 50,
             net_restrict,
+            filter: NodeFilter::default(),
             epoch_s: 1_700_000_000,
         };
         let roster = Roster::new(config, saved, SmallRng::seed_from_u64(7));

@@ -134,6 +134,7 @@ proptest! {
             max_peers: MAX_PEERS,
             inbound_percent: 50,
             net_restrict: NetRestrict::default(),
+            filter: NodeFilter::default(),
             epoch_s: 0,
         };
         let roster_rng = SmallRng::seed_from_u64(seed);
@@ -171,6 +172,7 @@ proptest! {
             max_peers,
             inbound_percent: 50,
             net_restrict: NetRestrict::default(),
+            filter: NodeFilter::default(),
             epoch_s: 0,
         };
         let roster_rng = SmallRng::seed_from_u64(seed);

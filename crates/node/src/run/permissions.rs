@@ -1,0 +1,333 @@
+//! Which nodes may be peers, and which accounts may send transactions: lists in files of Besu's form, changed by `perm_*`.
+//!
+//! ```text
+//! nodes-allowlist=["enode://.."]        looked at for each connection: a list without a node cuts it
+//! accounts-allowlist=["0x.."]           looked at for each transaction that is sent, gossiped or put into a block; never at import
+//! ```
+
+mod file;
+
+use super::config::PermissionsConfig;
+use eyre::{Result, ensure, eyre};
+use file::AllowlistFile;
+use niwaki_network::{Host, Node, NodeId};
+use niwaki_primitives::{Address, hex};
+use niwaki_rpc::{ListChange, ListHooks, PermissionHooks};
+use std::fmt::Display;
+use std::net::IpAddr;
+use std::str::FromStr;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+
+const ACCOUNTS: &str = "accounts-allowlist";
+const NODES: &str = "nodes-allowlist";
+
+/// An account of a list, written as Besu does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct AllowedAccount(Address);
+
+impl FromStr for AllowedAccount {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let is_whole = text.len() == 42 && text.starts_with("0x");
+        let address = is_whole.then(|| text.parse().ok()).flatten();
+        address.map(Self).ok_or(())
+    }
+}
+
+impl Display for AllowedAccount {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&hex::encode_prefixed(self.0))
+    }
+}
+
+/// A node of a list. The port of discovery does not count.
+#[derive(Clone, Debug)]
+struct AllowedNode(Node);
+
+impl PartialEq for AllowedNode {
+    fn eq(&self, other: &Self) -> bool {
+        let (own, other) = (&self.0, &other.0);
+        (own.id, &own.host, own.tcp) == (other.id, &other.host, other.tcp)
+    }
+}
+
+impl FromStr for AllowedNode {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        text.parse().map(Self).map_err(|_| ())
+    }
+}
+
+impl Display for AllowedNode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl AllowedNode {
+    /// Whether it is this one. The port of a node that connected is not known, and where a name leads is not looked at.
+    fn is(&self, id: &NodeId, ip: IpAddr, port: Option<u16>) -> bool {
+        let has_ip = match &self.0.host {
+            Host::Ip(own) => *own == ip || ip.is_unspecified(),
+            Host::Name(_) => true,
+        };
+        self.0.id == *id && has_ip && port.is_none_or(|port| port == self.0.tcp)
+    }
+}
+
+/// A list and its file.
+struct Allowlist<E> {
+    file: AllowlistFile,
+    /// How messages name an entry: `account`, `node`.
+    what: &'static str,
+    entries: RwLock<Vec<E>>,
+    /// Held while list and file change.
+    changing: Mutex<()>,
+}
+
+impl<E: FromStr + Display + PartialEq + Clone> Allowlist<E> {
+    fn read(file: AllowlistFile, what: &'static str) -> Result<Self> {
+        let entries = RwLock::new(parse_file(&file, what)?);
+        Ok(Self {
+            file,
+            what,
+            entries,
+            changing: Mutex::default(),
+        })
+    }
+
+    fn any(&self, is_so: impl FnMut(&E) -> bool) -> bool {
+        let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
+        entries.iter().any(is_so)
+    }
+
+    fn entries(&self) -> Vec<E> {
+        let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
+        entries.clone()
+    }
+
+    fn set(&self, entries: Vec<E>) {
+        *self.entries.write().unwrap_or_else(PoisonError::into_inner) = entries;
+    }
+
+    fn texts(&self) -> Vec<String> {
+        self.entries().iter().map(E::to_string).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, ()> {
+        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds or removes entries, all or none; `is_fixed` are those that stay.
+    fn change(
+        &self,
+        change: ListChange,
+        texts: &[String],
+        is_fixed: impl Fn(&E) -> bool,
+    ) -> Result<(), String> {
+        let what = self.what;
+        if texts.is_empty() {
+            return Err(format!("Request contains an empty list of {what}s"));
+        }
+        let given = texts.iter().map(|text| text.parse::<E>());
+        let given: Result<Vec<E>, _> = given.collect();
+        let given = given.map_err(|_| format!("Request contains an invalid {what}"))?;
+        let is_twice = |(index, entry): (usize, &E)| given[..index].contains(entry);
+        if given.iter().enumerate().any(is_twice) {
+            return Err(format!("Request contains duplicate {what}s"));
+        }
+        let _changing = self.lock();
+        let before = self.entries();
+        let mut after = before.clone();
+        match change {
+            ListChange::Add if given.iter().any(|entry| before.contains(entry)) => {
+                return Err(format!("Cannot add an existing {what} to allowlist"));
+            }
+            ListChange::Add => after.extend(given),
+            ListChange::Remove if given.iter().any(|entry| !before.contains(entry)) => {
+                return Err(format!("Cannot remove an absent {what} from allowlist"));
+            }
+            ListChange::Remove if given.iter().any(is_fixed) => {
+                return Err(
+                    "Cannot remove a fixed node (bootnode or static node) from allowlist".into(),
+                );
+            }
+            ListChange::Remove => after.retain(|entry| !given.contains(entry)),
+        }
+        let in_file = parse_file(&self.file, what).map_err(|error| format!("{error:#}"));
+        if in_file.as_ref().ok() != Some(&before) {
+            return Err(format!(
+                "The permissions file {} was changed by another program; nothing was changed: use \
+                 perm_reloadPermissionsFromFile first",
+                self.file.path.display()
+            ));
+        }
+        let texts: Vec<String> = after.iter().map(E::to_string).collect();
+        self.file.write(&texts).map_err(|error| {
+            format!("Unable to persist changes to allowlist configuration file. Changes reverted: {error}")
+        })?;
+        self.set(after);
+        Ok(())
+    }
+}
+
+/// The entries of a file.
+fn parse_file<E: FromStr>(file: &AllowlistFile, what: &str) -> Result<Vec<E>> {
+    let texts = file.read()?;
+    let parse = |text: &String| {
+        text.parse::<E>().map_err(|_| {
+            eyre!(
+                "{}: {} has {text:?}, which is no {what}; correct or remove it",
+                file.path.display(),
+                file.key
+            )
+        })
+    };
+    texts.iter().map(parse).collect()
+}
+
+/// The lists that are enabled.
+pub(super) struct Permissions {
+    accounts: Option<Allowlist<AllowedAccount>>,
+    nodes: Option<Allowlist<AllowedNode>>,
+    own: Option<NodeId>,
+    /// Nodes that stay on the list.
+    fixed: Vec<Node>,
+    /// Called after the list of nodes has changed.
+    on_nodes: OnceLock<Box<dyn Fn() + Send + Sync>>,
+}
+
+impl Permissions {
+    /// Reads the files of those lists that are enabled. `fixed` are the operator's boot nodes and static nodes: the list must have them.
+    pub(super) fn read(
+        config: &PermissionsConfig,
+        own: Option<NodeId>,
+        fixed: Vec<Node>,
+    ) -> Result<Option<Arc<Self>>> {
+        let open = |path: &Option<_>, key| path.clone().map(|path| AllowlistFile { path, key });
+        let accounts = open(&config.accounts, ACCOUNTS);
+        let accounts = accounts.map(|file| Allowlist::read(file, "account"));
+        let nodes = open(&config.nodes, NODES);
+        let nodes = nodes.map(|file| Allowlist::read(file, "node"));
+        let permissions = Self {
+            accounts: accounts.transpose()?,
+            nodes: nodes.transpose()?,
+            own,
+            fixed,
+            on_nodes: OnceLock::new(),
+        };
+        if let Some(nodes) = &permissions.nodes {
+            let listed = nodes.entries();
+            let is_absent = |node: &&Node| !listed.contains(&AllowedNode((*node).clone()));
+            let absent = permissions.fixed.iter().find(is_absent);
+            ensure!(
+                absent.is_none(),
+                "{} does not have the boot node or static node {}: add it to {NODES}, or leave it out",
+                nodes.file.path.display(),
+                absent.map(Node::to_string).unwrap_or_default()
+            );
+        }
+        let has_any = permissions.accounts.is_some() || permissions.nodes.is_some();
+        Ok(has_any.then(|| Arc::new(permissions)))
+    }
+
+    pub(super) fn has_accounts(&self) -> bool {
+        self.accounts.is_some()
+    }
+
+    pub(super) fn has_nodes(&self) -> bool {
+        self.nodes.is_some()
+    }
+
+    /// Whether an account may send transactions.
+    pub(super) fn allows_account(&self, address: &Address) -> bool {
+        let list = self.accounts.as_ref();
+        list.is_none_or(|list| list.any(|entry| entry.0 == *address))
+    }
+
+    /// Whether a node may be a peer.
+    pub(super) fn allows_node(&self, id: &NodeId, ip: IpAddr, port: Option<u16>) -> bool {
+        let list = self.nodes.as_ref();
+        Some(*id) == self.own || list.is_none_or(|list| list.any(|entry| entry.is(id, ip, port)))
+    }
+
+    /// Calls `listener` after each change of the list of nodes.
+    pub(super) fn on_nodes(&self, listener: Box<dyn Fn() + Send + Sync>) {
+        let _ = self.on_nodes.set(listener); // The first one wins.
+    }
+
+    fn nodes_changed(&self) {
+        if let Some(listener) = self.on_nodes.get() {
+            listener();
+        }
+    }
+
+    /// Reads both files again: both lists change, or none.
+    fn reload(&self) -> Result<()> {
+        let accounts = self.accounts.as_ref();
+        let accounts = accounts.map(|list| Ok((list, parse_file(&list.file, list.what)?)));
+        let accounts = accounts.transpose().map_err(|error: eyre::Report| error)?;
+        let nodes = self.nodes.as_ref();
+        let nodes = nodes.map(|list| Ok((list, parse_file(&list.file, list.what)?)));
+        let nodes = nodes.transpose().map_err(|error: eyre::Report| error)?;
+        if let Some((list, entries)) = accounts {
+            let _changing = list.lock();
+            list.set(entries);
+        }
+        if let Some((list, entries)) = nodes {
+            let changing = list.lock();
+            list.set(entries);
+            drop(changing);
+            self.nodes_changed();
+        }
+        Ok(())
+    }
+
+    fn change_accounts(&self, change: ListChange, texts: &[String]) -> Result<(), String> {
+        match &self.accounts {
+            Some(list) => list.change(change, texts, |_| false),
+            None => Ok(()),
+        }
+    }
+
+    fn change_nodes(&self, change: ListChange, texts: &[String]) -> Result<(), String> {
+        let is_fixed = |entry: &AllowedNode| {
+            let mut fixed = self.fixed.iter();
+            fixed.any(|node| AllowedNode(node.clone()) == *entry)
+        };
+        let Some(list) = &self.nodes else {
+            return Ok(());
+        };
+        list.change(change, texts, is_fixed)?;
+        self.nodes_changed();
+        Ok(())
+    }
+
+    /// What `perm_*` sees and does.
+    pub(super) fn hooks(self: &Arc<Self>) -> PermissionHooks {
+        let [accounts, change_accounts, nodes, change_nodes, reload] =
+            std::array::from_fn(|_| Arc::clone(self));
+        PermissionHooks {
+            accounts: self.accounts.is_some().then(|| ListHooks {
+                entries: Box::new(move || texts(accounts.accounts.as_ref())),
+                change: Box::new(move |change, texts| {
+                    change_accounts.change_accounts(change, texts)
+                }),
+            }),
+            nodes: self.nodes.is_some().then(|| ListHooks {
+                entries: Box::new(move || texts(nodes.nodes.as_ref())),
+                change: Box::new(move |change, texts| change_nodes.change_nodes(change, texts)),
+            }),
+            reload: Box::new(move || reload.reload().map_err(|error| format!("{error:#}"))),
+        }
+    }
+}
+
+fn texts<E: FromStr + Display + PartialEq + Clone>(list: Option<&Allowlist<E>>) -> Vec<String> {
+    list.map(Allowlist::texts).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;
