@@ -8,7 +8,7 @@
 mod file;
 
 use super::config::PermissionsConfig;
-use eyre::{Result, ensure, eyre};
+use eyre::{Result, eyre};
 use file::AllowlistFile;
 use niwaki_network::{Host, Node, NodeId};
 use niwaki_primitives::{Address, hex};
@@ -83,8 +83,6 @@ struct Allowlist<E> {
     /// How messages name an entry: `account`, `node`.
     what: &'static str,
     entries: RwLock<Vec<E>>,
-    /// Held while list and file change.
-    changing: Mutex<()>,
 }
 
 impl<E: FromStr + Display + PartialEq + Clone> Allowlist<E> {
@@ -94,7 +92,6 @@ impl<E: FromStr + Display + PartialEq + Clone> Allowlist<E> {
             file,
             what,
             entries,
-            changing: Mutex::default(),
         })
     }
 
@@ -116,10 +113,6 @@ impl<E: FromStr + Display + PartialEq + Clone> Allowlist<E> {
         self.entries().iter().map(E::to_string).collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, ()> {
-        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Adds or removes entries, all or none; `is_fixed` are those that stay.
     fn change(
         &self,
@@ -138,7 +131,6 @@ impl<E: FromStr + Display + PartialEq + Clone> Allowlist<E> {
         if given.iter().enumerate().any(is_twice) {
             return Err(format!("Request contains duplicate {what}s"));
         }
-        let _changing = self.lock();
         let before = self.entries();
         let mut after = before.clone();
         match change {
@@ -195,6 +187,8 @@ pub(super) struct Permissions {
     own: Option<NodeId>,
     /// Nodes that stay on the list.
     fixed: Vec<Node>,
+    /// Held while lists and files change: both lists may be in one file.
+    changing: Mutex<()>,
     /// Called after the list of nodes has changed.
     on_nodes: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
@@ -216,18 +210,11 @@ impl Permissions {
             nodes: nodes.transpose()?,
             own,
             fixed,
+            changing: Mutex::default(),
             on_nodes: OnceLock::new(),
         };
         if let Some(nodes) = &permissions.nodes {
-            let listed = nodes.entries();
-            let is_absent = |node: &&Node| !listed.contains(&AllowedNode((*node).clone()));
-            let absent = permissions.fixed.iter().find(is_absent);
-            ensure!(
-                absent.is_none(),
-                "{} does not have the boot node or static node {}: add it to {NODES}, or leave it out",
-                nodes.file.path.display(),
-                absent.map(Node::to_string).unwrap_or_default()
-            );
+            permissions.check_fixed(&nodes.entries())?;
         }
         let has_any = permissions.accounts.is_some() || permissions.nodes.is_some();
         Ok(has_any.then(|| Arc::new(permissions)))
@@ -264,28 +251,43 @@ impl Permissions {
         }
     }
 
+    fn lock(&self) -> MutexGuard<'_, ()> {
+        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The list of nodes must have the fixed ones.
+    fn check_fixed(&self, listed: &[AllowedNode]) -> Result<()> {
+        let is_absent = |node: &&Node| !listed.contains(&AllowedNode((*node).clone()));
+        match self.fixed.iter().find(is_absent) {
+            Some(node) => Err(eyre!(
+                "{NODES} does not have the boot node or static node {node}: add it, or leave it out of the node's own"
+            )),
+            None => Ok(()),
+        }
+    }
+
     /// Reads both files again: both lists change, or none.
     fn reload(&self) -> Result<()> {
-        let accounts = self.accounts.as_ref();
-        let accounts = accounts.map(|list| Ok((list, parse_file(&list.file, list.what)?)));
-        let accounts = accounts.transpose().map_err(|error: eyre::Report| error)?;
-        let nodes = self.nodes.as_ref();
-        let nodes = nodes.map(|list| Ok((list, parse_file(&list.file, list.what)?)));
-        let nodes = nodes.transpose().map_err(|error: eyre::Report| error)?;
+        let changing = self.lock();
+        let accounts = match &self.accounts {
+            Some(list) => Some((list, parse_file(&list.file, list.what)?)),
+            None => None,
+        };
+        if let Some(list) = &self.nodes {
+            let entries = parse_file(&list.file, list.what)?;
+            self.check_fixed(&entries)?;
+            list.set(entries);
+        }
         if let Some((list, entries)) = accounts {
-            let _changing = list.lock();
             list.set(entries);
         }
-        if let Some((list, entries)) = nodes {
-            let changing = list.lock();
-            list.set(entries);
-            drop(changing);
-            self.nodes_changed();
-        }
+        drop(changing);
+        self.nodes_changed();
         Ok(())
     }
 
     fn change_accounts(&self, change: ListChange, texts: &[String]) -> Result<(), String> {
+        let _changing = self.lock();
         match &self.accounts {
             Some(list) => list.change(change, texts, |_| false),
             None => Ok(()),
@@ -300,7 +302,9 @@ impl Permissions {
         let Some(list) = &self.nodes else {
             return Ok(());
         };
+        let changing = self.lock();
         list.change(change, texts, is_fixed)?;
+        drop(changing);
         self.nodes_changed();
         Ok(())
     }

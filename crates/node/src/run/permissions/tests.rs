@@ -126,9 +126,12 @@ fn nodes_are_known_by_key_address_and_port_and_a_change_is_told() {
 fn a_fixed_node_must_be_listed_and_stays() {
     let fixed: Node = node(1).parse().unwrap();
     let text = format!("accounts-allowlist=[]\nnodes-allowlist=[\"{}\"]", node(1));
-    let (_folder, _, permissions) = open(&text, vec![fixed.clone()]).unwrap();
+    let (_folder, path, permissions) = open(&text, vec![fixed.clone()]).unwrap();
     let refused = permissions.change_nodes(ListChange::Remove, &[node(1)]);
     assert!(refused.unwrap_err().contains("fixed node"));
+    std::fs::write(&path, "accounts-allowlist=[]\nnodes-allowlist=[]").unwrap();
+    assert!(permissions.reload().is_err());
+    assert!(permissions.allows_node(&id(1), [127, 0, 0, 1].into(), None));
     let text = "accounts-allowlist=[]\nnodes-allowlist=[]";
     let refused = open(text, vec![fixed]).err().unwrap().to_string();
     assert!(refused.contains("nodes-allowlist"), "{refused}");
@@ -176,4 +179,30 @@ fn a_file_that_changed_is_not_overwritten_and_a_reload_takes_all_or_nothing() {
     std::fs::write(&rig.path, "accounts-allowlist=[]\nnodes-allowlist=[7]").unwrap();
     assert!(rig.permissions.reload().is_err());
     assert!(rig.permissions.allows_account(&third.parse().unwrap()));
+}
+
+#[test]
+fn both_lists_of_one_file_change_at_once_and_none_is_lost() {
+    let rig = rig();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for byte in 1..40_u8 {
+                let account = AllowedAccount(Address::repeat_byte(byte)).to_string();
+                rig.permissions
+                    .change_accounts(ListChange::Add, &[account])
+                    .unwrap();
+            }
+        });
+        scope.spawn(|| {
+            for number in 2..40 {
+                rig.permissions
+                    .change_nodes(ListChange::Add, &[node(number)])
+                    .unwrap();
+            }
+        });
+    });
+    rig.permissions.reload().unwrap();
+    let hooks = rig.permissions.hooks();
+    assert_eq!((hooks.accounts.unwrap().entries)().len(), 2 + 39);
+    assert_eq!((hooks.nodes.unwrap().entries)().len(), 1 + 38);
 }
