@@ -27,12 +27,14 @@
 //! | `state_download` | a state that comes from peers |
 //! | `history` | blocks below those that are stored |
 //! | `state_file`, `chunks`, `transfer` | the state of the head as a file; export files and their errors |
+//! | `besu` | the data folder of a stopped Besu, taken over |
 //! | `ere` | archives of blocks, read and written |
 //! | `backup` | copies of the database |
 #![forbid(unsafe_code)]
 
 mod backup;
 mod bad_blocks;
+mod besu;
 mod bft;
 mod build;
 mod chain;
@@ -66,6 +68,7 @@ mod trie_logs;
 mod tuning;
 mod view;
 
+pub use besu::{BesuError, BesuFolder, BesuImport, BesuLayout, CopiedHistory};
 pub use build::{BlockTemplate, BuildError, BuiltBlock, Candidate, NextCandidate};
 pub use chain::{Chain, StorageStats, nanoseconds};
 pub use check::{ChainCheck, receipts_root};
@@ -85,7 +88,7 @@ pub use indices::TransactionPlace;
 pub use log_index::{LogIndex, LogIndexState, SECTION_BLOCKS, SectionBlocks};
 pub use niwaki_state::{
     BlockId, CacheStats, CheckSummary, GenesisAccount, HistoricalView, HitRate, Problem,
-    RangeVisitor, StateHead, StateOptions,
+    ProvableView, RangeVisitor, StateHead, StateOptions,
 };
 pub use niwaki_storage::{
     BackupError, BackupProgress, NewBackup, Options as StorageOptions, SyncPolicy,

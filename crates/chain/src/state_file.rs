@@ -12,6 +12,7 @@ use niwaki_primitives::Fault;
 use niwaki_storage::{Segment, Snapshot, missing};
 use std::path::Path;
 
+pub(crate) use import::verify_genesis;
 pub use import::{GenesisSource, StateImport};
 
 /// Ancestors whose hashes a block can read.

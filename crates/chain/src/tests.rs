@@ -16,6 +16,7 @@ use std::sync::Arc;
 mod access_list;
 mod bal;
 mod batch;
+mod besu;
 mod bft;
 mod checking;
 mod consensus;

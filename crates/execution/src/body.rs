@@ -93,11 +93,11 @@ impl Executor<'_> {
         let fork = self.rules.fork;
         if let Some(root) = header
             .parent_beacon_block_root
-            .filter(|_| fork >= Fork::Cancun)
+            .filter(|_| fork >= Fork::Cancun && spec.has_system_calls())
         {
             self.system_call(BEACON_ROOTS, root.0.into())?;
         }
-        if fork >= Fork::Prague {
+        if fork >= Fork::Prague && spec.has_system_calls() {
             self.system_call(HISTORY_STORAGE, header.parent_hash.0.into())?;
         }
         if spec
@@ -138,7 +138,7 @@ impl Executor<'_> {
             self.process_withdrawals(withdrawals)?;
         }
         self.pay_rewards(header, &body.ommers)?;
-        match self.rules.fork >= Fork::Prague {
+        match self.rules.fork >= Fork::Prague && spec.has_system_calls() {
             true => self.collect_requests(spec, receipts),
             false => Ok(Vec::new()),
         }

@@ -6,7 +6,7 @@ use crate::options::{AccountOptions, Options};
 use crate::stop::Stop;
 use eyre::{Result, eyre};
 use niwaki_chain::{Chain, StateHead};
-use niwaki_primitives::{Bytes, StateView, U256};
+use niwaki_primitives::StateView;
 use niwaki_rpc::State;
 use serde_json::{Value, json};
 
@@ -39,17 +39,16 @@ pub(crate) fn show(options: &Options, request: &AccountOptions) -> Result<Outcom
         "storageProof": slots.collect::<Result<Vec<_>>>()?,
     });
     if request.proof {
-        let prove = |slot: Option<&U256>| -> Result<Vec<Bytes>> {
-            state.prove(&request.address, slot)?.ok_or_else(|| {
-                eyre!(
-                    "below the head there are proofs in an archive only; leave out --proof, or start \
-                     a new chain with --data-storage-format=X_BONSAI_ARCHIVE"
-                )
-            })
-        };
-        shown["accountProof"] = json!(prove(None)?);
+        let proofs = state.proofs()?.ok_or_else(|| {
+            eyre!(
+                "too much has changed since block {number} for proofs; leave out --proof, or start a new \
+                 chain with --data-storage-format=X_BONSAI_ARCHIVE"
+            )
+        })?;
+        shown["accountProof"] = json!(proofs.prove(&request.address, None)?);
         for (index, slot) in request.slot.iter().enumerate() {
-            shown["storageProof"][index]["proof"] = json!(prove(Some(slot))?);
+            shown["storageProof"][index]["proof"] =
+                json!(proofs.prove(&request.address, Some(slot))?);
         }
     }
     shown["block"] = json!({

@@ -147,6 +147,7 @@ fn run_storage(options: &Options, command: &StorageCommand) -> Result<Outcome> {
         StorageCommand::Restore(restore) => storage::backup::restore(options, restore),
         StorageCommand::Export(export) => storage::state_file::export(options, export),
         StorageCommand::Import(import) => storage::state_file::import(options, import),
+        StorageCommand::ImportBesu(import) => storage::import_besu::run(options, import),
         StorageCommand::PrunePreMergeBlocks => storage::prune::run(options),
         StorageCommand::TrieLog(command) => storage::trie_log::run(options, command),
     }

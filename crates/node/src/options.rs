@@ -29,8 +29,9 @@ pub(crate) use operator::{GenerateOptions, OperatorCommand, RlpCommand};
 pub(crate) use peers::{DiscoveryMode, DnsList, PeerFlags, SyncModeFlag};
 pub(crate) use permissions::PermissionFlags;
 pub(crate) use storage::{
-    AccountOptions, BackupOptions, CheckOptions, RestoreOptions, StateExportOptions,
-    StateImportOptions, StorageCommand, TrieLogCommand, TrieLogExportOptions, TrieLogImportOptions,
+    AccountOptions, BackupOptions, BesuImportOptions, CheckOptions, RestoreOptions,
+    StateExportOptions, StateImportOptions, StorageCommand, TrieLogCommand, TrieLogExportOptions,
+    TrieLogImportOptions,
 };
 
 /// An Ethereum execution client. Without a command it runs the node.

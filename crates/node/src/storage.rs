@@ -3,12 +3,14 @@
 //! | file | what it is |
 //! |---|---|
 //! | `backup` | backup and restore, by the running node if there is one |
+//! | `import_besu` | the data folder of a stopped Besu, taken over |
 //! | `prune` | removes the blocks before the Merge |
 //! | `repair` | rebuilds derived data, then checks |
 //! | `state_file` | export and import of the head's state |
 //! | `trie_log` | count, prune, export and import of trie logs |
 
 pub(crate) mod backup;
+pub(crate) mod import_besu;
 pub(crate) mod prune;
 pub(crate) mod repair;
 pub(crate) mod state_file;

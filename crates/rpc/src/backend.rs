@@ -9,16 +9,14 @@ use crate::niwaki::RecentBlockStats;
 use crate::operator::Operator;
 use crate::params::{BlockRef, BlockTag};
 use crate::payloads::{BuildLimits, Builder, Payloads};
+use crate::state::State;
 use crate::subscriptions::Events;
 use crate::{RpcError, lock};
 use niwaki_chain::{
-    BlockTemplate, BuildError, BuiltBlock, Chain, ChainView, Consensus, HistoricalView, Imported,
-    MissingHead, RangeVisitor, StateHead, StoredHeader,
+    BlockTemplate, BuildError, BuiltBlock, Chain, ChainView, Consensus, Imported, MissingHead,
+    StateHead, StoredHeader,
 };
-use niwaki_primitives::{
-    Account, Address, B256, Bytes, EMPTY_ROOT_HASH, Fault, Header, StateView, U256,
-};
-use niwaki_trie::TrieAccount;
+use niwaki_primitives::{B256, Bytes, Header, U256};
 use niwaki_txpool::Pool;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -113,101 +111,6 @@ impl Default for ApiOptions {
             filter_timeout: Duration::from_secs(5 * 60),
             max_subscriptions: 8_192,
         }
-    }
-}
-
-/// The state after a block.
-#[derive(Debug)]
-pub enum State {
-    /// A block near the head, or on a side branch.
-    Recent(ChainView),
-    /// An older canonical block, from the archive.
-    Past(HistoricalView),
-}
-
-impl State {
-    /// Calls `visit` for the accounts from a hashed address on; see [`ChainView::accounts_from`].
-    pub(crate) fn accounts_from(
-        &self,
-        from: &B256,
-        visit: &mut RangeVisitor<'_, TrieAccount>,
-    ) -> Result<(), Fault> {
-        match self {
-            Self::Recent(view) => view.accounts_from(from, visit),
-            Self::Past(view) => view.accounts_from(from, visit),
-        }
-    }
-
-    /// Calls `visit` for the slots of an account from a hashed slot on; see [`ChainView::slots_from`].
-    pub(crate) fn slots_from(
-        &self,
-        key: &B256,
-        from: &B256,
-        visit: &mut RangeVisitor<'_, U256>,
-    ) -> Result<(), Fault> {
-        match self {
-            Self::Recent(view) => view.slots_from(key, from, visit),
-            Self::Past(view) => view.slots_from(key, from, visit),
-        }
-    }
-
-    /// The account at `address` with its storage root; an empty one if there is none.
-    ///
-    /// # Errors
-    /// A fault of the storage.
-    pub fn trie_account(&self, address: &Address) -> Result<TrieAccount, Fault> {
-        let account = match self {
-            Self::Recent(view) => view.trie_account(address)?,
-            Self::Past(view) => view.trie_account(address)?,
-        };
-        let empty = || TrieAccount::new(&Account::default(), EMPTY_ROOT_HASH);
-        Ok(account.unwrap_or_else(empty))
-    }
-
-    /// The trie nodes that prove an account, or one of its slots; `None` below the head where there is no archive.
-    ///
-    /// # Errors
-    /// A fault of the storage.
-    pub fn prove(
-        &self,
-        address: &Address,
-        slot: Option<&U256>,
-    ) -> Result<Option<Vec<Bytes>>, Fault> {
-        match (self, slot) {
-            (Self::Recent(view), None) => view.prove_account(address),
-            (Self::Recent(view), Some(slot)) => view.prove_slot(address, slot),
-            (Self::Past(view), None) => view.prove_account(address).map(Some),
-            (Self::Past(view), Some(slot)) => view.prove_slot(address, slot).map(Some),
-        }
-    }
-
-    fn view(&self) -> &dyn StateView {
-        match self {
-            Self::Recent(view) => view,
-            Self::Past(view) => view,
-        }
-    }
-}
-
-impl StateView for State {
-    fn account(&self, address: &Address) -> Result<Option<Account>, Fault> {
-        self.view().account(address)
-    }
-
-    fn storage(&self, address: &Address, slot: &U256) -> Result<U256, Fault> {
-        self.view().storage(address, slot)
-    }
-
-    fn has_storage(&self, address: &Address) -> Result<bool, Fault> {
-        self.view().has_storage(address)
-    }
-
-    fn code(&self, code_hash: &B256) -> Result<Bytes, Fault> {
-        self.view().code(code_hash)
-    }
-
-    fn block_hash(&self, number: u64) -> Result<B256, Fault> {
-        self.view().block_hash(number)
     }
 }
 

@@ -21,7 +21,8 @@
 //! | `discover` | the methods as an OpenRPC document (`rpc.discover`) |
 //! | `params`, `json_reader`, `quantity` | reading: parameters, JSON by the rules of all clients, numbers |
 //! | `json`, `pretty`, `human` | writing: JSON, indented JSON, values for the log |
-//! | `backend` | what the methods work on: chain, pool, options, states by block |
+//! | `backend` | what the methods work on: chain, pool, options |
+//! | `state` | the state at a block, and proofs of it |
 //! | `operator` | hooks of the program around this crate: metrics, log levels, dev mode |
 //! | `peers` | the methods about peers, and the hooks into the network |
 //! | `permissions` | lists of nodes and accounts |
@@ -71,6 +72,7 @@ mod response_stream;
 mod server;
 mod session;
 mod simulation;
+mod state;
 mod subscriptions;
 mod sync;
 mod trace;
@@ -81,7 +83,7 @@ mod worker_pools;
 #[cfg(test)]
 mod tests;
 
-pub use backend::{ApiOptions, Backend, Identity, MAX_CONSENSUS_SILENCE, State, SyncStatus};
+pub use backend::{ApiOptions, Backend, Identity, MAX_CONSENSUS_SILENCE, SyncStatus};
 pub use block_priority::yield_to_blocks;
 pub use blocks::FullBlock;
 pub use dispatch::{Dispatcher, Limits};
@@ -103,6 +105,7 @@ pub use server::{
     TokenAlgorithm, TokenError, TokenKey, Tokens, User, Users, hash_password, serve_text,
 };
 pub use session::Session;
+pub use state::{Proofs, State};
 pub use subscriptions::Events;
 pub use sync::{SyncFailureReport, SyncHook, SyncReport};
 pub use validators::{ValidatorHooks, ValidatorReport};

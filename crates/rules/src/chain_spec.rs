@@ -265,6 +265,16 @@ impl ChainSpec {
         self.fork_of(header) >= Fork::Paris
     }
 
+    /// Whether the protocol itself calls contracts at the edges of a block, and collects requests (EIP-2935, 4788, 7685). Besu does neither
+    /// where signers seal: a chain without a Merge, whatever its forks.
+    pub fn has_system_calls(&self) -> bool {
+        match self.seal {
+            SealKind::Bft => false,
+            SealKind::Clique { .. } => self.terminal_total_difficulty.is_some(),
+            SealKind::Ethash { .. } | SealKind::None => true,
+        }
+    }
+
     /// The base reward of a block of `fork`, wei; `None` pays nothing and touches no account. A BFT
     /// chain pays its own reward at every fork, a Clique chain none (EIP-225), others the fork's.
     pub fn base_reward(&self, number: u64, fork: Fork) -> Option<U256> {

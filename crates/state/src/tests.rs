@@ -356,19 +356,23 @@ fn an_interrupted_genesis_load_is_removed_by_the_next() {
 fn proofs_of_the_head_prove_accounts_and_slots() {
     let mut rng = StdRng::seed_from_u64(10);
     let (world, state) = world(&mut rng, &small_cache());
-    let view = world.view_at_head().unwrap();
+    let view = world.view_at_head().unwrap().with_tries(1).unwrap();
     let root = world.head().unwrap().root;
     for at in 0..61 {
         let address = address(at);
-        let proof = view.prove_account(&address).unwrap().unwrap();
+        let owner = keccak256(address);
+        let proof = view.prove_account_by_key(&owner).unwrap();
         let leaf = verify_proof(root, &Path::of_hash(&keccak256(address)), &proof).unwrap();
         let proved = leaf.map(|leaf| TrieAccount::from_leaf(&leaf).unwrap());
         let account = proved.map(|account| account.account());
         assert_eq!(account, state.account(&address).unwrap());
         let storage_root = proved.map_or(alloy_trie::EMPTY_ROOT_HASH, |a| a.storage_root);
         for slot in (0..40).map(U256::from) {
-            let proof = view.prove_slot(&address, &slot).unwrap().unwrap();
-            let key = Path::of_hash(&keccak256(B256::from(slot)));
+            let slot_key = keccak256(B256::from(slot));
+            let proof = view
+                .prove_slot_by_key(&owner, storage_root, &slot_key)
+                .unwrap();
+            let key = Path::of_hash(&slot_key);
             let leaf = verify_proof(storage_root, &key, &proof).unwrap();
             let value = leaf.map(|leaf| niwaki_trie::decode_slot(&leaf).unwrap());
             assert_eq!(

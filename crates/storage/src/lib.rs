@@ -28,6 +28,7 @@
 //! | `ingest` | many rows at once, as tables |
 //! | `backup` | backups of an open database, and [`restore`] |
 //! | `format_file` | the file that says what a data path holds |
+//! | `foreign` | [`ForeignDatabase`]: another client's, read only |
 //! | `log_guard` | cuts logs that RocksDB would read for ever |
 #![deny(unsafe_code)]
 
@@ -36,6 +37,7 @@ mod batch;
 mod database;
 mod engine;
 mod fault;
+mod foreign;
 mod format_file;
 mod ingest;
 mod key_filter;
@@ -51,6 +53,7 @@ pub use backup::{Backup, BackupError, BackupProgress, NewBackup, restore};
 pub use batch::{Batch, ChangeRef, DeferredRows};
 pub use database::{Database, OpenError};
 pub use fault::{corrupt, missing};
+pub use foreign::{ForeignDatabase, ForeignFamily, ForeignOpenError, ForeignRows};
 pub use format_file::is_data_path;
 pub use key_filter::MAX_PENDING_BATCHES;
 pub use options::{Options, SyncPolicy};

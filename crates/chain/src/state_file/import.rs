@@ -16,7 +16,7 @@ use crate::rows::{decode_header, decode_receipts};
 use crate::tree::FIRST_BLOCK;
 use crate::tree::StoredHeader;
 use crate::{BlockId, Chain, TransferError};
-use niwaki_primitives::{Block, BlockBody};
+use niwaki_primitives::{B256, Block, BlockBody};
 use niwaki_rules::ChainSpec;
 use niwaki_state::{GenesisLoad, StateOptions, WorldState};
 use niwaki_storage::{Batch, Database, Options as StorageOptions, Segment};
@@ -172,22 +172,33 @@ fn verify_chain(
     genesis: &GenesisSource,
     report: &mut LoadingReport<'_>,
 ) -> Result<(Arc<ChainSpec>, Batch), TransferError> {
-    let verified = match genesis {
+    let verified = verify_genesis(world, about.genesis, genesis, report);
+    let (spec, identity) = verified.map_err(|error| match error {
+        crate::OpenError::OtherGenesis { given, .. } => {
+            TransferError::other_chain("genesis", about.genesis, given)
+        }
+        error => error.into(),
+    })?;
+    if spec.chain_id != about.chain_id {
+        let (found, given) = (about.chain_id, spec.chain_id);
+        return Err(TransferError::other_chain("chain id", found, given));
+    }
+    Ok((spec, identity))
+}
+
+/// Verifies that the chain with the genesis block `stored` is the requested one. Returns its parameters, and a batch that makes the data
+/// path remember its genesis file.
+pub(crate) fn verify_genesis(
+    world: &WorldState,
+    stored: B256,
+    genesis: &GenesisSource,
+    report: &mut LoadingReport<'_>,
+) -> Result<(Arc<ChainSpec>, Batch), crate::OpenError> {
+    match genesis {
         GenesisSource::Known(block, spec) => {
-            check_genesis(about.genesis, block, spec).map(|()| (Arc::clone(spec), Batch::new()))
+            check_genesis(stored, block, spec).map(|()| (Arc::clone(spec), Batch::new()))
         }
-        GenesisSource::File(file) => verify_genesis_file(world, file, about.genesis, report),
-    };
-    match verified {
-        Ok((spec, _)) if spec.chain_id != about.chain_id => {
-            let (found, given) = (about.chain_id, spec.chain_id);
-            Err(TransferError::other_chain("chain id", found, given))
-        }
-        Ok(verified) => Ok(verified),
-        Err(crate::OpenError::OtherGenesis { given, .. }) => {
-            Err(TransferError::other_chain("genesis", about.genesis, given))
-        }
-        Err(error) => Err(error.into()),
+        GenesisSource::File(file) => verify_genesis_file(world, file, stored, report),
     }
 }
 

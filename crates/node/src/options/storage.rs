@@ -26,6 +26,9 @@ pub(crate) enum StorageCommand {
     /// Import an exported state and verify it against its block. The data path must have no chain. The
     /// same command continues an interrupted import of the same file.
     Import(StateImportOptions),
+    /// Take over the data folder of a stopped Besu, Bonsai or Forest: its state, verified against the header of its block, and its
+    /// blocks. The folder is not changed. The same command continues an interrupted one.
+    ImportBesu(BesuImportOptions),
     /// Remove the blocks before the Merge, but for the genesis block: bodies, receipts, headers and their index.
     /// Interrupted, the same command goes on.
     PrunePreMergeBlocks,
@@ -62,7 +65,7 @@ pub(crate) struct AccountOptions {
     #[arg(long, value_name = "N")]
     pub(crate) block: Option<u64>,
 
-    /// Include Merkle proofs; below the head this needs an archive.
+    /// Include Merkle proofs; of blocks far below the head they need an archive.
     #[arg(long)]
     pub(crate) proof: bool,
 }
@@ -102,6 +105,18 @@ pub(crate) struct StateImportOptions {
     /// Exported file.
     #[arg(long, value_name = "FILE")]
     pub(crate) from: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BesuImportOptions {
+    /// The folder that Besu's --data-path names.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) from: PathBuf,
+
+    /// Execute so many blocks up to Besu's head, rather than trust what it stores of them. This verifies the rules of the genesis file, and
+    /// the states of these blocks can be read afterwards.
+    #[arg(long, value_name = "BLOCKS", default_value_t = 512)]
+    pub(crate) execute_last: u64,
 }
 
 #[derive(Debug, Subcommand)]

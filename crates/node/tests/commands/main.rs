@@ -11,6 +11,7 @@ mod errors;
 mod faults;
 mod genesis;
 mod import;
+mod import_besu;
 mod json;
 mod kill;
 mod logging;

@@ -3,9 +3,9 @@
 //! Accounts and slots are stored under their hashes. So an account is shown by the hash of its address, as geth shows
 //! one whose preimage it lacks; the number of a slot is known only if the block itself has written it.
 
-use crate::backend::State;
 use crate::json::Object;
 use crate::params::{BlockRef, Count, Params};
+use crate::state::State;
 use crate::trace::PastBlock;
 use crate::{Backend, RpcError, RpcResult};
 use niwaki_chain::StoredHeader;

@@ -1,10 +1,10 @@
 //! `eth_call`: executes a message on a state and discards its changes.
 
-use crate::backend::State;
 use crate::params::Params;
 use crate::simulation::{
     self, BlockOverrides, Message, NoopTracer, SimulatedBlock, StateOverrides,
 };
+use crate::state::State;
 use crate::{Backend, RpcError, RpcResult, json};
 use niwaki_chain::StoredHeader;
 

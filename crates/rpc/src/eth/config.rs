@@ -189,7 +189,7 @@ fn write_fork(
     ];
     let mut contracts = object.object("systemContracts");
     for (name, since, address) in known {
-        if fork >= since {
+        if fork >= since && spec.has_system_calls() {
             contracts.data(name, address.as_slice());
         }
     }

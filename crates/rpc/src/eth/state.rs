@@ -98,18 +98,16 @@ pub(super) fn proof(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -
     let (header, state) = backend.state(block_at(params, 2)?)?;
 
     let account = state.trie_account(&address)?;
-    let prove = |slot: Option<&U256>| {
-        state.prove(&address, slot)?.ok_or_else(|| {
-            RpcError::server(format!(
-                "proofs of block {} are not available: below the head they need \
-                 --data-storage-format=X_BONSAI_ARCHIVE",
-                header.id.number
-            ))
-        })
-    };
+    let proofs = state.proofs()?.ok_or_else(|| {
+        RpcError::server(format!(
+            "proofs of block {} are not available: too much has changed since; they need \
+             --data-storage-format=X_BONSAI_ARCHIVE",
+            header.id.number
+        ))
+    })?;
     let mut object = Object::new(out);
     object.data("address", address.as_slice());
-    object.data_list("accountProof", prove(None)?);
+    object.data_list("accountProof", proofs.prove(&address, None)?);
     object.quantity("balance", &account.balance);
     object.data("codeHash", account.code_hash.as_slice());
     object.number("nonce", account.nonce);
@@ -123,7 +121,7 @@ pub(super) fn proof(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -
             _ => entry.quantity("key", slot),
         }
         entry.quantity("value", &state.storage(&address, slot)?);
-        entry.data_list("proof", prove(Some(slot))?);
+        entry.data_list("proof", proofs.prove(&address, Some(slot))?);
     }
     Ok(())
 }

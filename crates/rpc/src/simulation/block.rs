@@ -8,7 +8,7 @@ use super::deadline_tracer::DeadlineTracer;
 use super::error;
 use super::message::Message;
 use super::overrides::{BlockOverrides, StateOverrides};
-use crate::backend::State;
+use crate::state::State;
 use crate::{Backend, Params, RpcError, RpcResult};
 use niwaki_chain::StoredHeader;
 use niwaki_crypto::Precompiled;

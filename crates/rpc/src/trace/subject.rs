@@ -1,10 +1,10 @@
 //! What is traced: a transaction in its block, or a message.
 
 use super::flat::TraceLocation;
-use crate::backend::State;
 use crate::blocks::FullBlock;
 use crate::params::{BlockRef, BlockTag, Params};
 use crate::simulation::{self, Message, SimulatedBlock, SimulationResult};
+use crate::state::State;
 use crate::{Backend, RpcError, RpcResult};
 use niwaki_evm::Tracer;
 use niwaki_primitives::{Address, StateView, Transaction, TxEnvelope};

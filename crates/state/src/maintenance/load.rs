@@ -12,6 +12,7 @@
 //! Pass --batches of 32 MiB--> writer thread: ingested as tables whose key ranges do not overlap
 //! ```
 
+mod by_key;
 mod resume;
 mod sorter;
 
@@ -207,38 +208,6 @@ impl<'a> GenesisLoad<'a> {
         self.number = self.number.saturating_add(1);
         let key = [&[ACCOUNT][..], key.as_slice(), &[NUMBERED]];
         self.sorter.push(&key, &value)
-    }
-
-    /// Adds an account by its key, in its flat form; its storage root is computed from its slots. Each key may be added
-    /// once.
-    ///
-    /// # Errors
-    /// [`Fault::Corrupt`] if it is not a key and an account, or a [`Fault`] of the disk.
-    pub fn add_flat_account(&mut self, key: &[u8], slim: &[u8]) -> Result<(), Fault> {
-        let flat = TrieAccount {
-            storage_root: EMPTY_ROOT_HASH,
-            ..account_of_row(key, slim)?
-        };
-        if key.len() != 32 {
-            return Err(corrupt(Segment::Accounts, key, "the key is not 32 bytes"));
-        }
-        // The address is not known, and it is not needed for an account that is added once.
-        let value = [Address::ZERO.as_slice(), &encode_account(&flat)].concat();
-        self.sorter.push(&[&[ACCOUNT], key, &[ITSELF]], &value)
-    }
-
-    /// Adds a slot by its key, in its flat form. Each key may be added once.
-    ///
-    /// # Errors
-    /// [`Fault::Corrupt`] if it is not a key and a value, or a [`Fault`] of the disk.
-    pub fn add_flat_slot(&mut self, key: &[u8], value: &[u8]) -> Result<(), Fault> {
-        value_of_row(key, value)?;
-        match key.split_at_checked(32) {
-            Some((owner, slot)) if slot.len() == 32 => {
-                self.sorter.push(&[&[ACCOUNT], owner, &[SLOT], slot], value)
-            }
-            _ => Err(corrupt(Segment::Slots, key, "the key is not 64 bytes")),
-        }
     }
 
     /// Adds a code.

@@ -1,7 +1,6 @@
 //! A state to read from: the head's, or the head's with the diffs of other blocks laid over it.
 
 use crate::commit::flat::{account_of_row, value_of_row};
-use crate::tries::disk_trie::{DiskTrie, RowSource};
 use crate::tries::prefetcher::{PrefetchSender, PrefetchTarget};
 use crate::views::cache::Caches;
 use crate::views::layers::DiffLayers;
@@ -14,7 +13,7 @@ use niwaki_primitives::{
     map::B256Map,
 };
 use niwaki_storage::{Segment, Snapshot, corrupt, missing};
-use niwaki_trie::{Path, TrieAccount, prove};
+use niwaki_trie::TrieAccount;
 use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
@@ -103,35 +102,10 @@ impl View {
         Ok(slots)
     }
 
-    /// The nodes that prove the account at `address` in the state root of the head, from the root
-    /// down; `None` for a view that is not of the head.
-    ///
-    /// # Errors
-    /// A [`Fault`] of the storage.
-    pub fn prove_account(&self, address: &Address) -> Result<Option<Vec<Bytes>>, Fault> {
-        if self.overlay.is_some() {
-            return Ok(None);
-        }
-        let key = Path::of_hash(&keccak256(address));
-        let trie = DiskTrie::new(RowSource::Snapshot(&self.snapshot), &[]);
-        prove(&trie, None, self.head.root, &key).map(Some)
-    }
-
-    /// The nodes that prove `slot` in the storage root of `address`, from the root down; `None`
-    /// for a view that is not of the head.
-    ///
-    /// # Errors
-    /// A [`Fault`] of the storage.
-    pub fn prove_slot(&self, address: &Address, slot: &U256) -> Result<Option<Vec<Bytes>>, Fault> {
-        if self.overlay.is_some() {
-            return Ok(None);
-        }
-        let owner = keccak256(address);
-        let account = self.head_account(address)?;
-        let root = account.map_or(EMPTY_ROOT_HASH, |account| account.storage_root);
-        let key = Path::of_hash(&keccak256(B256::from(*slot)));
-        let trie = DiskTrie::new(RowSource::Snapshot(&self.snapshot), &[]);
-        prove(&trie, Some(owner), root, &key).map(Some)
+    /// How many accounts and slots differ from the head's.
+    pub fn differing_values(&self) -> usize {
+        let over = self.overlay.as_ref();
+        over.map_or(0, |over| over.layers.total().len())
     }
 
     /// From the head's state to this one.

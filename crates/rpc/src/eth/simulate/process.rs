@@ -2,11 +2,11 @@
 
 use super::BlockStateCall;
 use super::transfers::LogCollector;
-use crate::backend::State;
 use crate::blocks::FullBlock;
 use crate::eth::serialize::{self, LogLocation};
 use crate::json::{self, Array, Object};
 use crate::simulation::{self, BlockOverrides, Message, SimulatedBlock, SimulationResult};
+use crate::state::State;
 use crate::{Backend, RpcError};
 use niwaki_chain::Receipts;
 use niwaki_evm::Failure;
