@@ -19,14 +19,16 @@
 mod ahead;
 mod blocks;
 mod door;
+mod metrics;
 mod outbox;
 mod relays;
 mod timers;
+mod worker;
 
 use crate::PendingVotes;
 use crate::journal::Journal;
 use crate::machine::{
-    Action, Ballots, DigestForm, Event, Guards, Head, Machine, Phase, Settings, TimerKind,
+    Ballots, DigestForm, Event, Guards, Head, Machine, Phase, Settings, TimerKind,
 };
 use crate::wire::{Form, KeyError, Message, Signer, View};
 use ahead::Ahead;
@@ -42,12 +44,13 @@ use outbox::{Effect, Outbox};
 use relays::{Relay, Relays};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 use timers::Timers;
-use tracing::{debug, error, info, warn};
+use tracing::{info, warn};
+use worker::Worker;
 
 /// What the node does for its validator.
 pub trait ValidatorHost: Send + Sync {
@@ -136,6 +139,8 @@ pub struct Status {
     pub validators: ValidatorSet,
     /// The nodes to which it is connected.
     pub connected: BTreeSet<Address>,
+    /// How many blocks it has executed since the start: proposed, built and imported ones.
+    pub executions: u64,
 }
 
 enum Input {
@@ -189,6 +194,7 @@ impl Service {
             phase: machine.phase(),
             validators: head.validators.clone(),
             connected: BTreeSet::new(),
+            executions: 0,
         }));
         let (inputs, events) = channel();
         let (jobs, to_do) = channel();
@@ -205,6 +211,7 @@ impl Service {
             ahead: Ahead::default(),
             events: inputs.clone(),
             host: Arc::clone(&host),
+            status: Arc::clone(&status),
         };
         let outbox = Outbox {
             journal,
@@ -223,6 +230,7 @@ impl Service {
             host,
             door: Arc::clone(&door),
             status: Arc::clone(&status),
+            proposed: None,
         };
         let to_blocks = jobs.clone();
         chain.on_head(Box::new(move |change: &HeadChange| {
@@ -384,192 +392,6 @@ fn now_ms() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let now = now.unwrap_or_default().as_millis();
     u64::try_from(now).unwrap_or(u64::MAX)
-}
-
-/// The machine's thread.
-struct Worker {
-    options: Options,
-    machine: Machine,
-    timers: Timers,
-    relays: Relays,
-    connected: BTreeSet<Address>,
-    is_level: bool,
-    effects: Sender<Effect>,
-    jobs: Sender<Job>,
-    host: Arc<dyn ValidatorHost>,
-    door: Arc<Door>,
-    status: Arc<Mutex<Status>>,
-}
-
-impl Worker {
-    fn run(mut self, events: &Receiver<Input>) {
-        loop {
-            self.pass_on();
-            // Before messages, however many wait.
-            let event = match self.timers.next_due(now_ms()) {
-                Some(timer) => Event::Timer(timer),
-                None => match events.recv_timeout(self.wait(now_ms())) {
-                    Ok(Input::Event(event)) => event,
-                    Ok(Input::Message { message, relay }) => self.take(message, *relay),
-                    Ok(Input::Stop) | Err(RecvTimeoutError::Disconnected) => return,
-                    Err(RecvTimeoutError::Timeout) => continue,
-                },
-            };
-            if let Err(reason) = self.step(event) {
-                error!(%reason, "The validator stops");
-                return;
-            }
-        }
-    }
-
-    fn take(&mut self, message: Box<Message>, relay: Relay) -> Event {
-        let bytes = relay.bytes.len();
-        self.door.taken();
-        self.relays.add(now_ms(), relay);
-        Event::Message { message, bytes }
-    }
-
-    /// How long nothing is due.
-    fn wait(&self, now_ms: u64) -> Duration {
-        let timers = self.timers.wait(now_ms);
-        match self.relays.next_ms() {
-            Some(at_ms) => timers.min(Duration::from_millis(at_ms.saturating_sub(now_ms))),
-            None => timers,
-        }
-    }
-
-    /// Passes on what is due to all validators that may lack it.
-    fn pass_on(&mut self) {
-        let height = self.machine.view().height;
-        for relay in self.relays.due(now_ms(), height) {
-            for peer in &self.connected {
-                if ![relay.author, relay.from].contains(peer) {
-                    let to = Some(*peer);
-                    self.host.send(relay.protocol, to, relay.code, &relay.bytes);
-                }
-            }
-        }
-    }
-
-    fn step(&mut self, event: Event) -> Result<(), KeyError> {
-        match &event {
-            Event::PeerUp(peer) => drop(self.connected.insert(*peer)),
-            Event::PeerDown(peer) => drop(self.connected.remove(peer)),
-            Event::Level(is_level) => self.is_level = *is_level,
-            Event::Head(head) => {
-                self.door
-                    .set_validators(head.rules.protocol, &head.validators);
-                lock(&self.status).validators = head.validators.clone();
-                if head.rules.protocol != self.machine.form().protocol {
-                    return self.migrate(Head::clone(head));
-                }
-            }
-            _ => {}
-        }
-        self.feed(event)
-    }
-
-    fn feed(&mut self, event: Event) -> Result<(), KeyError> {
-        let before = self.machine.view();
-        let mut actions = Vec::new();
-        self.machine.step(now_ms(), event, &mut actions)?;
-        actions.into_iter().for_each(|action| self.act(action));
-        let view = self.machine.view();
-        if view != before && view.round > 1 {
-            self.log_round(view);
-        }
-        let mut status = lock(&self.status);
-        (status.view, status.phase) = (view, self.machine.phase());
-        if status.connected != self.connected {
-            status.connected = self.connected.clone();
-        }
-        Ok(())
-    }
-
-    /// The chain goes on with the other protocol: with a new machine, which knows what was signed.
-    fn migrate(&mut self, head: Head) -> Result<(), KeyError> {
-        let settings = settings(&self.options, head.rules.protocol)?;
-        let ballots = self.machine.ballots().clone();
-        info!(
-            block = head.number + 1,
-            protocol = head.rules.protocol.name(),
-            "The protocol changes"
-        );
-        self.machine = Machine::new(settings, ballots, head);
-        for peer in self.connected.clone() {
-            self.feed(Event::PeerUp(peer))?;
-        }
-        match self.is_level {
-            true => self.feed(Event::Level(true)),
-            false => Ok(()),
-        }
-    }
-
-    fn act(&mut self, action: Action) {
-        match action {
-            Action::Record(record) => self.effect(Effect::Record(record)),
-            Action::Send { to, message } => {
-                let form = self.machine.form();
-                self.effect(Effect::Send { form, to, message });
-            }
-            Action::Finish { candidate, header } => {
-                self.effect(Effect::Finish { candidate, header });
-            }
-            Action::Set { timer, at_ms } => self.timers.set(timer, at_ms),
-            Action::Build { view, timestamp } => self.job(Job::Build { view, timestamp }),
-            Action::Judge(candidate) => self.job(Job::Judge(candidate)),
-            Action::Sync { to } => self.host.sync(to),
-            Action::Evidence(messages) => log_evidence(&messages),
-            Action::Refused {
-                author,
-                view,
-                reason,
-            } => {
-                debug!(validator = %author, height = view.height, round = view.round, %reason, "Refused a message")
-            }
-            Action::Stop(message) => error!(
-                height = message.view().height,
-                round = message.view().round,
-                kind = ?message.kind(),
-                "Another node signs with the key of this one: this validator signs nothing any more; stop one of the two"
-            ),
-        }
-    }
-
-    // After a stop there is no receiver.
-    fn effect(&self, effect: Effect) {
-        let _ = self.effects.send(effect);
-    }
-
-    fn job(&self, job: Job) {
-        let _ = self.jobs.send(job);
-    }
-
-    /// From round 2 on, who is missing.
-    fn log_round(&self, view: View) {
-        let status = lock(&self.status).clone();
-        let missing = status.validators.as_slice().iter();
-        let missing =
-            missing.filter(|one| **one != status.address && !self.connected.contains(*one));
-        let missing: Vec<String> = missing.map(Address::to_string).collect();
-        warn!(
-            height = view.height,
-            round = view.round,
-            not_connected = missing.join(" "),
-            "Validators do not agree yet"
-        );
-    }
-}
-
-fn log_evidence(messages: &[Message; 2]) {
-    let [first, _] = messages;
-    warn!(
-        validator = %first.author(),
-        height = first.view().height,
-        round = first.view().round,
-        kind = ?first.kind(),
-        "A validator has signed two different messages"
-    );
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use niwaki_primitives::{
 use niwaki_rules::{
     BFT_MIX_HASH, GasAvailable, InvalidBlock, InvalidTransaction, MAX_RLP_BLOCK_BYTES, SealKind,
     access_list_hash, block_difficulty, check_access_list, effective_gas_price, encode_access_list,
-    next_base_fee, next_excess_blob_gas, next_gas_limit, recover_senders, requests_hash,
+    next_excess_blob_gas, next_gas_limit, recover_senders, requests_hash,
 };
 use niwaki_state::View;
 use std::sync::Arc;
@@ -344,11 +344,7 @@ impl Chain {
             } => U256::from(fixed),
             _ => block_difficulty(fork, number, timestamp, &parent.header),
         };
-        let base_fee = if spec.zero_base_fee {
-            0
-        } else {
-            next_base_fee(&parent.header)
-        };
+        let base_fee = spec.next_base_fee(&parent.header);
         let excess_blob_gas = spec
             .blob_params_at(timestamp)
             .map(|params| next_excess_blob_gas(&parent.header, fork, &params));

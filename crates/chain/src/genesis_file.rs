@@ -46,6 +46,8 @@ pub struct GenesisFileConfig {
     pub data_path: PathBuf,
     /// The genesis file.
     pub file: PathBuf,
+    /// The base fee of the blocks that this node makes, if the file has `fixedBaseFee`.
+    pub fixed_base_fee: u64,
     /// How the storage is opened.
     pub storage: StorageOptions,
     /// How the state is opened.
@@ -123,7 +125,8 @@ impl Chain {
         }
         let database = Database::open(&config.data_path, &config.storage)?;
         if let Some(spec) = file.spec_if_unchanged(&database)? {
-            return Self::open_world(WorldState::open(database, &config.state)?, spec);
+            let world = WorldState::open(database, &config.state)?;
+            return Self::open_world(world, with_fixed_base_fee(spec, config));
         }
         if small.is_none() {
             small = file.read_if_small()?;
@@ -141,7 +144,18 @@ impl Chain {
             (false, Some((head, genesis))) => file.begin_small(&world, head, genesis)?,
             (false, None) => file.begin_large(&world, report)?,
         };
+        let spec = with_fixed_base_fee(spec, config);
         Ok(Self::open_world(world, spec)?.with_rule_changes(changes))
+    }
+}
+
+fn with_fixed_base_fee(spec: Arc<ChainSpec>, config: &GenesisFileConfig) -> Arc<ChainSpec> {
+    match spec.fixed_base_fee {
+        None => spec,
+        Some(_) => Arc::new(ChainSpec {
+            fixed_base_fee: Some(config.fixed_base_fee),
+            ..ChainSpec::clone(&spec)
+        }),
     }
 }
 

@@ -111,6 +111,8 @@ fn open_at(options: &Options, data_path: PathBuf, stop: &Stop) -> Result<Option<
             let config = GenesisFileConfig {
                 data_path,
                 file: file.clone(),
+                fixed_base_fee: u64::try_from(options.node.pool.tx_pool_min_gas_price)
+                    .unwrap_or(u64::MAX),
                 storage,
                 state,
             };

@@ -89,6 +89,8 @@ pub struct ValidatorReport {
     pub validators: Vec<Address>,
     /// Those to which it is connected.
     pub connected: Vec<Address>,
+    /// How many blocks it has executed since the start.
+    pub executions: u64,
 }
 
 impl fmt::Debug for ValidatorHooks {
@@ -142,6 +144,7 @@ fn state(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     object.number("height", report.height);
     object.number("round", u64::from(report.round));
     object.string("phase", report.phase);
+    object.number("blocksExecuted", report.executions);
     for (name, list) in [("validators", report.validators), ("notConnected", missing)] {
         let mut array = object.array(name);
         list.iter()

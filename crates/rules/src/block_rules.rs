@@ -16,6 +16,8 @@ pub struct BlockRules {
     pub blob_base_fee: u128,
     /// Blob parameters; `None` before Cancun.
     pub blob_params: Option<BlobParams>,
+    /// The highest gas limit of a transaction.
+    pub max_gas_limit: u64,
     /// Whether a transaction may have a gas price: not on a chain of GoQuorum that did not enable it.
     pub has_gas_price: bool,
 }
@@ -34,6 +36,7 @@ impl BlockRules {
             base_fee: header.base_fee_per_gas,
             blob_base_fee,
             blob_params,
+            max_gas_limit: spec.max_gas_limit(header.number, spec.fork_of(header)),
             has_gas_price: spec.has_gas_price(header.number),
         }
     }

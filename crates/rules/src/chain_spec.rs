@@ -4,6 +4,7 @@ use crate::bft::{BftRules, bft_block_hash};
 use crate::fees;
 use crate::genesis::FirstPeers;
 use crate::rewards::base_reward;
+use crate::transaction::fork_gas_limit;
 use alloy_primitives::{Address, B256, U256, address};
 use niwaki_primitives::{Fork, Header};
 
@@ -139,6 +140,9 @@ pub struct ChainSpec {
     pub bft_rules: Vec<BftRules>,
     /// Besu's `zeroBaseFee`: the base fee is always zero.
     pub zero_base_fee: bool,
+    /// Besu's `fixedBaseFee`, of BFT chains: the base fee of the blocks that this node makes, its lowest gas price; those of others have
+    /// what theirs is.
+    pub fixed_base_fee: Option<u64>,
     /// GoQuorum's `isQuorum`.
     pub quorum: Option<Quorum>,
     /// Hash of the genesis block, if it is known beforehand.
@@ -177,6 +181,7 @@ impl ChainSpec {
             contract_size_limit: None,
             bft_rules: Vec::new(),
             zero_base_fee: false,
+            fixed_base_fee: None,
             quorum: None,
             genesis_hash: None,
             first_peers: FirstPeers::default(),
@@ -295,6 +300,28 @@ impl ChainSpec {
             .contract_size_limit
             .filter(|_| fork >= Fork::SpuriousDragon)?;
         Some(usize::try_from(limit).unwrap_or(usize::MAX))
+    }
+
+    /// The base fee of the child of `parent`, from London on.
+    pub fn next_base_fee(&self, parent: &Header) -> u64 {
+        match self.fixed_base_fee {
+            _ if self.zero_base_fee => 0,
+            Some(fee) => fee,
+            None => fees::next_base_fee(parent),
+        }
+    }
+
+    /// The highest gas limit of a transaction of a block of `fork`: that of the fork (EIP-7825, EIP-8037), or from Osaka on that of the
+    /// BFT chain (Besu's `perTxGasLimit`).
+    pub fn max_gas_limit(&self, number: u64, fork: Fork) -> u64 {
+        let own = self
+            .bft_rules_at(number)
+            .and_then(|rules| rules.tx_gas_limit);
+        match own.filter(|_| fork >= Fork::Osaka) {
+            Some(0) => u64::MAX,
+            Some(limit) => limit,
+            None => fork_gas_limit(fork),
+        }
     }
 
     /// The recipient of a block's fees and reward: the coinbase of its header, or the beneficiary of a BFT chain.

@@ -104,6 +104,7 @@ impl GenesisHead {
         };
         let spec = config::parse_config(&config)?;
         let template = parse_header(&root, &spec)?;
+        check_tx_gas_limits(&spec, template.gas_limit)?;
         Ok(Self {
             spec,
             template,
@@ -188,6 +189,17 @@ impl Genesis {
 
 /// The fields of the genesis header. Fields of forks that are active at genesis are present even if the file lacks
 /// them, with the defaults of both clients.
+/// A transaction may not have more gas than the genesis block, as Besu has it.
+fn check_tx_gas_limits(spec: &ChainSpec, of_block: u64) -> Result<(), GenesisError> {
+    let limits = spec.bft_rules.iter().filter_map(|rules| rules.tx_gas_limit);
+    match limits.max().filter(|most| *most > of_block) {
+        Some(most) => Err(GenesisError::Contradiction(format!(
+            "perTxGasLimit = {most} is above gasLimit = {of_block}; make it at most as high, or 0 for no limit"
+        ))),
+        None => Ok(()),
+    }
+}
+
 fn parse_header(root: &Object<'_>, spec: &ChainSpec) -> Result<Header, GenesisError> {
     let timestamp = root.u64("timestamp")?.unwrap_or(0);
     let number = root.u64("number")?.unwrap_or(0);

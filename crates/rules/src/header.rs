@@ -3,7 +3,7 @@
 use crate::bft::{BftRules, check_bft_fields};
 use crate::chain_spec::{ChainSpec, SealKind};
 use crate::difficulty::block_difficulty;
-use crate::fees::{next_base_fee, next_excess_blob_gas};
+use crate::fees::next_excess_blob_gas;
 use crate::invalid::InvalidHeader;
 use alloy_primitives::{B256, U256};
 use niwaki_primitives::{EMPTY_OMMER_ROOT_HASH, Fork, Header};
@@ -225,11 +225,7 @@ pub(crate) fn check_base_fee(
     header: &Header,
     parent: &Header,
 ) -> Result<(), InvalidHeader> {
-    let expected = if spec.zero_base_fee {
-        0
-    } else {
-        next_base_fee(parent)
-    };
+    let expected = spec.next_base_fee(parent);
     match header.base_fee_per_gas {
         Some(got) if got != expected => Err(InvalidHeader::BaseFee { got, expected }),
         _ => Ok(()),

@@ -80,6 +80,6 @@ pub use rule_changes::{RuleChange, rule_changes};
 pub use signer::{recover_authority, recover_sender, recover_senders};
 pub use transaction::{
     GasAvailable, IntrinsicGas, SimulationLimits, TX_MAX_GAS_LIMIT, blob_gas_of, check_transaction,
-    check_unsigned, effective_gas_price, intrinsic_gas, max_gas_limit, max_init_code_bytes,
-    reason_without_sender, upfront_cost,
+    check_unsigned, effective_gas_price, intrinsic_gas, max_init_code_bytes, reason_without_sender,
+    upfront_cost,
 };

@@ -144,6 +144,8 @@ fn others(stored: &ChainSpec, given: &ChainSpec, head: &Header, found: &mut Chan
     if stored.fork_of(head) >= Fork::London {
         let (was, is) = (stored.zero_base_fee, given.zero_base_fee);
         found.other("zeroBaseFee", &was, &is);
+        let is_fixed = |spec: &ChainSpec| spec.fixed_base_fee.is_some();
+        found.other("fixedBaseFee", &is_fixed(stored), &is_fixed(given));
     }
     if stored.fork_of(head) >= Fork::Prague {
         for (key, of) in [

@@ -246,7 +246,7 @@ pub fn check_unsigned(
 }
 
 /// The highest gas limit of a transaction (EIP-7825, EIP-8037).
-pub const fn max_gas_limit(fork: Fork) -> u64 {
+pub(crate) const fn fork_gas_limit(fork: Fork) -> u64 {
     match fork as u8 {
         at if at >= Fork::Amsterdam as u8 => TX_MAX_TOTAL_GAS_LIMIT,
         at if at >= Fork::Osaka as u8 => TX_MAX_GAS_LIMIT,
@@ -309,7 +309,7 @@ fn check_nonce(tx: &TxEnvelope) -> Result<(), InvalidTransaction> {
 }
 
 fn check_gas_limit(tx: &TxEnvelope, rules: &BlockRules) -> Result<(), InvalidTransaction> {
-    let (got, max) = (tx.gas_limit(), max_gas_limit(rules.fork));
+    let (got, max) = (tx.gas_limit(), rules.max_gas_limit);
     match got > max {
         true => Err(InvalidTransaction::GasLimitAboveCap { got, max }),
         false => Ok(()),

@@ -19,9 +19,7 @@ use niwaki_primitives::{
     Address, B256, Fork, Header, StateView, TxEnvelope,
     map::{HashMap, HashSet},
 };
-use niwaki_rules::{
-    BlockRules, ChainSpec, GasAvailable, check_transaction, next_base_fee, next_excess_blob_gas,
-};
+use niwaki_rules::{BlockRules, ChainSpec, GasAvailable, check_transaction, next_excess_blob_gas};
 use std::sync::Arc;
 
 /// A state view that threads share.
@@ -70,11 +68,11 @@ impl std::fmt::Debug for Head {
 impl Head {
     pub(crate) fn new(spec: &ChainSpec, header: Header, view: SharedView, now: u64) -> Self {
         let (fork, timestamp) = next_fork(spec, &header, now);
-        let has_base_fee = fork >= Fork::London && !spec.zero_base_fee;
+        let has_base_fee = fork >= Fork::London;
         let blob_params = spec.blob_params_at(timestamp);
         Self {
             next_base_fee: match has_base_fee {
-                true => next_base_fee(&header),
+                true => spec.next_base_fee(&header),
                 false => 0,
             },
             next_blob_base_fee: blob_params.map_or(0, |params| {
@@ -89,13 +87,15 @@ impl Head {
     /// may be able to later.
     pub(crate) fn next_rules(&self, spec: &ChainSpec, now: u64) -> BlockRules {
         let (fork, timestamp) = next_fork(spec, &self.header, now);
+        let number = self.header.number.saturating_add(1);
         BlockRules {
             fork,
             chain_id: spec.chain_id,
             base_fee: None,
             blob_base_fee: 0,
             blob_params: spec.blob_params_at(timestamp),
-            has_gas_price: spec.has_gas_price(self.header.number.saturating_add(1)),
+            max_gas_limit: spec.max_gas_limit(number, fork),
+            has_gas_price: spec.has_gas_price(number),
         }
     }
 }

@@ -204,6 +204,7 @@ fn new_file(path: &Path) -> Result<BufWriter<File>> {
 
 fn open(genesis: &Path, data: &Path) -> Result<Chain> {
     let config = GenesisFileConfig {
+        fixed_base_fee: 0,
         data_path: data.to_owned(),
         file: genesis.to_owned(),
         storage: StorageOptions::default(),

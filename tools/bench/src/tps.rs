@@ -21,6 +21,7 @@ use client::Client;
 use eyre::{Result, ensure};
 use send::Sent;
 use serde::Serialize;
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use watch::SeenBlock;
@@ -89,6 +90,8 @@ struct Report {
     refused: BTreeMap<String, u64>,
     cpu_s_of_nodes: Vec<f64>,
     cpu_s_of_generator: f64,
+    /// Executions of blocks per block of the chain, of each validator that says so (`niwaki_bftState`).
+    executions_per_block: Vec<f64>,
 }
 
 /// Runs the load.
@@ -105,6 +108,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let work = Work::prepare(&watched, options.call, options.accounts, count)?;
 
     let before = cpu_times(&options.pids)?;
+    let executed_before = executions(&clients);
     let own_before = cpu_time(std::process::id())?;
     let began = Instant::now();
     let sent = Sent::new(work.transactions.len());
@@ -123,6 +127,11 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     report.client = name;
     report.cpu_s_of_nodes = cpu.collect();
     report.cpu_s_of_generator = cpu_time(std::process::id())? - own_before;
+    report.executions_per_block = executions(&clients)
+        .iter()
+        .zip(&executed_before)
+        .filter_map(|(after, before)| per_block((*before)?, (*after)?))
+        .collect();
     print(&report);
     options.json.write(&report)
 }
@@ -178,7 +187,28 @@ fn report(options: &Options, work: &Work, sent: &Sent, blocks: &[SeenBlock]) -> 
         refused: sent.refused(),
         cpu_s_of_nodes: Vec::new(),
         cpu_s_of_generator: 0.0,
+        executions_per_block: Vec::new(),
     })
+}
+
+/// What each validator says of how many blocks it has executed, and the block that is agreed on; `None` of others and other clients.
+fn executions(clients: &[Client]) -> Vec<Option<(u64, u64)>> {
+    let of = |client: &Client| {
+        let state = client.call("niwaki_bftState", &Value::Array(Vec::new()));
+        let state = state.ok().filter(|state| state["isValidator"] == true)?;
+        let number = |name: &str| {
+            let text = state[name].as_str()?;
+            u64::from_str_radix(text.trim_start_matches("0x"), 16).ok()
+        };
+        Some((number("blocksExecuted")?, number("height")?))
+    };
+    clients.iter().map(of).collect()
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts are below 2^53")]
+fn per_block(before: (u64, u64), after: (u64, u64)) -> Option<f64> {
+    let blocks = after.1.checked_sub(before.1).filter(|blocks| *blocks > 0)?;
+    Some(after.0.saturating_sub(before.0) as f64 / blocks as f64)
 }
 
 /// The slope of a straight line through these points (least squares).
@@ -222,6 +252,9 @@ fn print(report: &Report) {
         .iter()
         .map(|s| format!("{s:.1}"))
         .collect();
+    let executions = report.executions_per_block.iter();
+    let executions: Vec<String> = executions.map(|each| format!("{each:.2}")).collect();
+    println!("executions per block: {}", executions.join(" "));
     println!(
         "CPU s: nodes {}, generator {:.1}",
         nodes.join(" "),

@@ -2,11 +2,13 @@
 //! time the block is there, and what is left is to agree on it.
 
 use super::blocks::{Blocks, Job};
+use super::metrics::Executed;
 use super::now_ms;
 use niwaki_chain::{BuiltBlock, JudgedBlock};
 use niwaki_primitives::B256;
 use std::cell::RefCell;
 use std::sync::mpsc::{Receiver, TryRecvError};
+use std::time::Instant;
 use tracing::debug;
 
 /// The part of a period that is left for the roots of the block, percent.
@@ -57,7 +59,9 @@ impl Blocks {
                 Err(TryRecvError::Disconnected) => true,
             }
         };
+        let began = Instant::now();
         let built = self.host.build_ahead(self.template(timestamp), &should_end);
+        self.count(Executed::Built, began);
         match built {
             Ok((built, judged)) => self.ahead.block = Some((self.head.hash, built, judged)),
             // At the block time it is tried again, and said.

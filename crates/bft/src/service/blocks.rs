@@ -3,16 +3,17 @@
 //! Each block is executed once: what came of a proposal is kept until it is finished or the height is over.
 
 use super::ahead::Ahead;
-use super::{Input, Options, ValidatorHost, next_head, now_ms};
+use super::metrics::{self, Executed};
+use super::{Input, Options, Status, ValidatorHost, lock, next_head, now_ms};
 use crate::PendingVotes;
 use crate::machine::{Candidate, Event, Head, Verdict};
 use crate::wire::View;
 use niwaki_chain::{BlockTemplate, Chain, ImportError, JudgedBlock, StoredHeader};
 use niwaki_primitives::{Address, Block, Bytes, Header};
 use niwaki_rules::{BftExtra, ValidatorSource, Vote};
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 use tracing::{error, warn};
 
 /// Blocks of a height that have been executed.
@@ -50,6 +51,7 @@ pub(super) struct Blocks {
     pub(super) ahead: Ahead,
     pub(super) events: Sender<Input>,
     pub(super) host: Arc<dyn ValidatorHost>,
+    pub(super) status: Arc<Mutex<Status>>,
 }
 
 impl Blocks {
@@ -113,7 +115,10 @@ impl Blocks {
     fn execute(&mut self, candidate: &Candidate) -> Verdict {
         let block = &candidate.block;
         let senders = self.host.senders(block);
-        match self.chain.judge(Block::clone(block), senders) {
+        let began = Instant::now();
+        let judged = self.chain.judge(Block::clone(block), senders);
+        self.count(Executed::Judged, began);
+        match judged {
             Ok(judged) => {
                 self.keep(judged);
                 Verdict::Valid
@@ -129,6 +134,12 @@ impl Blocks {
         }
     }
 
+    /// A block was executed.
+    pub(super) fn count(&self, why: Executed, began: Instant) {
+        metrics::executed(why, began.elapsed());
+        lock(&self.status).executions += 1;
+    }
+
     fn keep(&mut self, judged: JudgedBlock) {
         if self.judged.len() >= MAX_JUDGED {
             self.judged.remove(0);
@@ -140,7 +151,12 @@ impl Blocks {
         let built = match self.head.number.checked_add(1) == Some(view.height) {
             true => match self.ahead.take_block(&self.head.hash, timestamp) {
                 Some(built) => Ok(built),
-                None => self.host.build(self.template(timestamp)),
+                None => {
+                    let began = Instant::now();
+                    let built = self.host.build(self.template(timestamp));
+                    self.count(Executed::Built, began);
+                    built
+                }
             },
             // The head has moved since.
             false => return self.say(Event::Built { view, built: None }),
@@ -205,10 +221,15 @@ impl Blocks {
                 let judged = self.judged.remove(place);
                 self.chain.commit_judged(judged, header.clone())
             }
-            None => self.chain.import(Block {
-                header: header.clone(),
-                body: candidate.block.body.clone(),
-            }),
+            None => {
+                let began = Instant::now();
+                let imported = self.chain.import(Block {
+                    header: header.clone(),
+                    body: candidate.block.body.clone(),
+                });
+                self.count(Executed::Imported, began);
+                imported
+            }
         };
         match imported {
             Ok(imported) => self.host.imported(&header, &imported),

@@ -4,6 +4,7 @@
 //! what does not fit into the queue.
 
 use super::lock;
+use super::metrics::{self, Fate};
 use crate::wire::{Message, author_of};
 use niwaki_crypto::keccak256;
 use niwaki_primitives::{Address, B256};
@@ -79,23 +80,41 @@ impl Door {
 
     /// The message, if it is for the machine. [`Door::taken`] follows it.
     pub(super) fn open(&self, protocol: BftProtocol, code: u8, bytes: &[u8]) -> Option<Message> {
-        if self.waiting.load(Ordering::Relaxed) >= MAX_WAITING {
-            return None;
+        match self.admit(protocol, code, bytes) {
+            Ok(message) => {
+                metrics::received(Fate::Taken);
+                Some(message)
+            }
+            Err(fate) => {
+                metrics::received(fate);
+                None
+            }
+        }
+    }
+
+    fn admit(&self, protocol: BftProtocol, code: u8, bytes: &[u8]) -> Result<Message, Fate> {
+        if self.waiting() >= MAX_WAITING {
+            return Err(Fate::Full);
         }
         if !lock(&self.seen).add(keccak256(bytes)) {
-            return None;
+            return Err(Fate::Seen);
         }
-        let author = author_of(protocol, code, bytes).ok()?;
+        let author = author_of(protocol, code, bytes).map_err(|_| Fate::Malformed)?;
         let is_wanted = {
             let validators = lock(&self.validators);
             validators.protocol == protocol && validators.all.contains(&author)
         };
         if !is_wanted && author != self.own {
-            return None;
+            return Err(Fate::Stranger);
         }
-        let message = Message::decode(protocol, code, bytes).ok()?;
+        let message = Message::decode(protocol, code, bytes).map_err(|_| Fate::Malformed)?;
         self.waiting.fetch_add(1, Ordering::Relaxed);
-        Some(message)
+        Ok(message)
+    }
+
+    /// How many messages wait for the machine.
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
     }
 
     /// The machine has got a message.

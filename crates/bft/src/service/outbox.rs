@@ -1,12 +1,13 @@
 //! What leaves the machine: records are durable before what follows them is sent.
 
-use super::{Job, ValidatorHost};
+use super::{Job, ValidatorHost, metrics};
 use crate::journal::Journal;
 use crate::machine::{Candidate, Record};
 use crate::wire::{Form, Message};
 use niwaki_primitives::{Address, Header};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
+use std::time::Instant;
 use tracing::error;
 
 /// In the machine's order.
@@ -52,7 +53,10 @@ impl Outbox {
                 {
                     records.push(record);
                 }
-                if let Err(fault) = self.journal.append(&records) {
+                let began = Instant::now();
+                let appended = self.journal.append(&records);
+                metrics::synced(began.elapsed());
+                if let Err(fault) = appended {
                     error!(%fault, "The records of the validator can't be written: it signs nothing any more");
                     return;
                 }

@@ -7,6 +7,8 @@ use niwaki_rules::{BftExtra, Genesis};
 use std::path::Path;
 use std::sync::Weak;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::Receiver;
+use std::time::Duration;
 use tempfile::TempDir;
 
 const VALIDATORS: usize = 4;
@@ -285,6 +287,31 @@ fn four_validators_agree_and_three_go_on_without_the_fourth_which_comes_back() {
         rig.reach(height + 8);
         rig.stop_all();
     }
+}
+
+#[test]
+fn each_block_is_executed_once_by_each_validator() {
+    let rig = Rig::new(&genesis(BftProtocol::Qbft, VALIDATORS, None));
+    rig.reach(12);
+    for (service, chain) in rig.services.iter().flatten().zip(&rig.chains) {
+        // Before the head, which goes on meanwhile.
+        let executed = service.status().executions;
+        let head = chain.head().id.number;
+        let later_rounds: u64 = (1..=head)
+            .map(|number| {
+                let header = chain.header_at(number).unwrap().unwrap().header;
+                let extra = BftExtra::decode(BftProtocol::Qbft, &header.extra_data);
+                u64::from(extra.unwrap().round)
+            })
+            .sum();
+        // A block that is not finished yet, and one for each round that was given up.
+        assert!(
+            executed <= head + 1 + later_rounds,
+            "{executed} for {head} blocks"
+        );
+        assert!(executed >= 12, "{executed}");
+    }
+    rig.stop_all();
 }
 
 #[test]

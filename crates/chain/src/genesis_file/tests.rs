@@ -47,6 +47,7 @@ impl Place {
 
     fn config(&self) -> GenesisFileConfig {
         GenesisFileConfig {
+            fixed_base_fee: 0,
             data_path: self.0.path().join("data"),
             file: self.file(),
             storage: StorageOptions::default(),

@@ -10,6 +10,7 @@ mod file;
 use super::config::PermissionsConfig;
 use eyre::{Result, eyre};
 use file::AllowlistFile;
+use metrics::counter;
 use niwaki_network::{Host, Node, NodeId};
 use niwaki_primitives::{Address, hex};
 use niwaki_rpc::{ListChange, ListHooks, PermissionHooks};
@@ -230,14 +231,32 @@ impl Permissions {
 
     /// Whether an account may send transactions.
     pub(super) fn allows_account(&self, address: &Address) -> bool {
-        let list = self.accounts.as_ref();
-        list.is_none_or(|list| list.any(|entry| entry.0 == *address))
+        let Some(list) = &self.accounts else {
+            return true;
+        };
+        let is_allowed = list.any(|entry| entry.0 == *address);
+        counter!("besu_permissioning_account_local_check_count_total").increment(1);
+        match is_allowed {
+            true => counter!("besu_permissioning_account_local_check_count_permitted_total"),
+            false => counter!("besu_permissioning_account_local_check_count_unpermitted_total"),
+        }
+        .increment(1);
+        is_allowed
     }
 
     /// Whether a node may be a peer.
     pub(super) fn allows_node(&self, id: &NodeId, ip: IpAddr, port: Option<u16>) -> bool {
-        let list = self.nodes.as_ref();
-        Some(*id) == self.own || list.is_none_or(|list| list.any(|entry| entry.is(id, ip, port)))
+        let Some(list) = &self.nodes else {
+            return true;
+        };
+        let is_allowed = Some(*id) == self.own || list.any(|entry| entry.is(id, ip, port));
+        counter!("besu_permissioning_node_local_check_count_total").increment(1);
+        match is_allowed {
+            true => counter!("besu_permissioning_node_local_check_count_permitted_total"),
+            false => counter!("besu_permissioning_node_local_check_count_unpermitted_total"),
+        }
+        .increment(1);
+        is_allowed
     }
 
     /// Calls `listener` after each change of the list of nodes.

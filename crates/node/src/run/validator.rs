@@ -226,6 +226,7 @@ fn report(status: &Status) -> ValidatorReport {
         phase: status.phase.name(),
         validators: status.validators.as_slice().to_vec(),
         connected: status.connected.iter().copied().collect(),
+        executions: status.executions,
     }
 }
 

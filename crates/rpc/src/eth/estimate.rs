@@ -9,7 +9,7 @@ use crate::simulation::{self, Message, NoopTracer, SimulatedBlock, SimulationRes
 use crate::{Backend, RpcError, RpcResult, json};
 use niwaki_evm::{Failure, HaltReason};
 use niwaki_primitives::{Fork, StateView, U256};
-use niwaki_rules::{GAS_PER_BLOB, InvalidTransaction, max_gas_limit};
+use niwaki_rules::{GAS_PER_BLOB, InvalidTransaction};
 use std::time::Instant;
 
 /// Gas of a transfer before Amsterdam.
@@ -67,7 +67,11 @@ impl Search<'_> {
         let mut most = requested
             .filter(|gas| *gas >= least)
             .unwrap_or(self.block.header.gas_limit)
-            .min(max_gas_limit(fork));
+            .min(
+                self.block
+                    .spec()
+                    .max_gas_limit(self.block.header.number, fork),
+            );
         let price = self.message.max_fee();
         if !price.is_zero() {
             let allowance = self.available()?.checked_div(price).unwrap_or_default();

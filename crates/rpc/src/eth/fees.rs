@@ -7,7 +7,7 @@ use crate::params::{BlockRef, BlockTag, Count, Params};
 use crate::{Backend, RpcError, RpcResult};
 use niwaki_chain::Chain;
 use niwaki_primitives::{Header, U256};
-use niwaki_rules::{effective_gas_price, next_base_fee, next_excess_blob_gas};
+use niwaki_rules::{effective_gas_price, next_excess_blob_gas};
 use std::sync::Arc;
 
 /// Most blocks and percentiles of one `eth_feeHistory`.
@@ -53,10 +53,7 @@ pub(super) fn gas_price(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) ->
 /// The base fee of a child of `header`; `None` before London.
 fn next_fee(chain: &Chain, header: &Header) -> Option<u64> {
     header.base_fee_per_gas?;
-    match chain.spec().zero_base_fee {
-        true => Some(0),
-        false => Some(next_base_fee(header)),
-    }
+    Some(chain.spec().next_base_fee(header))
 }
 
 /// The blob base fee of a child of `header` in the same fork; 0 before Cancun.

@@ -134,6 +134,7 @@ fn votes_are_proposed_listed_and_discarded() {
                 phase: "prepared",
                 validators: [1, 2, 3].map(Address::repeat_byte).to_vec(),
                 connected: vec![Address::repeat_byte(3)],
+                executions: 9,
             }),
         });
     let state = rig.result("niwaki_bftState", json!([]));

@@ -111,7 +111,7 @@ pub fn check_bft_proposal(
     validators: &ValidatorSet,
 ) -> Result<(), InvalidHeader> {
     let extra = check_maker(rules, header, validators)?;
-    if header.base_fee_per_gas.is_some() {
+    if header.base_fee_per_gas.is_some() && spec.fixed_base_fee.is_none() {
         check_base_fee(spec, header, parent)?;
     }
     let (got, before) = (header.timestamp, parent.timestamp);

@@ -36,6 +36,8 @@ pub struct BftRules {
     pub reward: U256,
     /// The recipient of fees and rewards, and the result of COINBASE; `None` for the header's coinbase.
     pub beneficiary: Option<Address>,
+    /// The highest gas limit of a transaction from Osaka on; zero for none, `None` for the fork's.
+    pub tx_gas_limit: Option<u64>,
     /// Who says who the validators are.
     pub source: ValidatorSource,
     /// The validators of this block, whatever the votes before.
@@ -56,6 +58,7 @@ impl BftRules {
             request_timeout_s: 1,
             reward: U256::ZERO,
             beneficiary: None,
+            tx_gas_limit: None,
             source: ValidatorSource::Headers,
             validators: None,
         }

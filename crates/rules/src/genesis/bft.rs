@@ -123,11 +123,8 @@ fn apply_first(object: &Object<'_>, rules: &mut BftRules) -> Result<(), GenesisE
 
 /// Changes `rules` by the keys that are present.
 fn apply(object: &Object<'_>, rules: &mut BftRules) -> Result<(), GenesisError> {
-    if object.has("perTxGasLimit") {
-        return Err(GenesisError::Unsupported {
-            key: object.path_of("perTxGasLimit"),
-            why: "the gas of a transaction has the fork's limit",
-        });
+    if let Some(limit) = object.u64("perTxGasLimit")? {
+        rules.tx_gas_limit = Some(limit);
     }
     if let Some(seconds) = positive(object, "blockPeriodSeconds")? {
         rules.period_s = seconds;

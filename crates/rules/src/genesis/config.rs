@@ -50,11 +50,7 @@ const BLOB_KEYS: [(&str, Fork); 9] = [
 ];
 
 /// Keys that change consensus in a way that this client does not support. Zero or false is harmless.
-const UNSUPPORTED_KEYS: [(&str, &str); 4] = [
-    (
-        "fixedBaseFee",
-        "the base fee follows EIP-1559, or is zero with zeroBaseFee",
-    ),
+const UNSUPPORTED_KEYS: [(&str, &str); 3] = [
     ("evmStackSize", "the stack has 1024 words"),
     ("futureEipsTime", "no rules are known for it"),
     ("experimentalEipsTime", "no rules are known for it"),
@@ -114,6 +110,7 @@ pub(super) fn parse_config(config: &Object<'_>) -> Result<ChainSpec, GenesisErro
         None => config.u64("contractSizeLimit")?,
     };
     spec.zero_base_fee = config.bool("zeroBaseFee")?.unwrap_or(false);
+    spec.fixed_base_fee = fixed_base_fee(config, &spec)?;
     for (key, slot) in [
         ("depositContractAddress", &mut spec.deposit_contract),
         (
@@ -132,10 +129,27 @@ pub(super) fn parse_config(config: &Object<'_>) -> Result<ChainSpec, GenesisErro
     Ok(spec)
 }
 
+/// What `fixedBaseFee` begins with, before a node says what its own is.
+fn fixed_base_fee(config: &Object<'_>, spec: &ChainSpec) -> Result<Option<u64>, GenesisError> {
+    if config.bool("fixedBaseFee")? != Some(true) {
+        return Ok(None);
+    }
+    if spec.zero_base_fee {
+        let what = "config.fixedBaseFee and config.zeroBaseFee can't both be true";
+        return Err(GenesisError::Contradiction(what.to_owned()));
+    }
+    match spec.bft_rules.is_empty() {
+        true => Err(GenesisError::Unsupported {
+            key: "config.fixedBaseFee".to_owned(),
+            why: "it is known on chains of QBFT and IBFT 2.0 only, where no node compares it with its own",
+        }),
+        false => Ok(Some(0)),
+    }
+}
+
 fn refuse_unsupported(config: &Object<'_>) -> Result<(), GenesisError> {
     for (key, why) in UNSUPPORTED_KEYS {
         let harmless = match key {
-            "fixedBaseFee" => config.bool(key)? != Some(true),
             "evmStackSize" => config.u64(key)?.is_none_or(|size| size == 1024),
             _ => !config.has(key),
         };

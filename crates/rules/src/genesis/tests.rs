@@ -166,6 +166,10 @@ fn a_refusal_names_the_key() {
             r#"{"chainId": 1, "fixedBaseFee": true}"#,
             "config.fixedBaseFee",
         ),
+        (
+            r#"{"chainId": 1, "qbft": {}, "fixedBaseFee": true, "zeroBaseFee": true}"#,
+            "can't both be true",
+        ),
         (r#"{"chainId": 1, "zeroBaseFee": 3}"#, "config.zeroBaseFee"),
         (r#"[]"#, "config is not a JSON object"),
     ] {
@@ -428,8 +432,8 @@ fn only_the_mode_of_a_transition_changes_who_names_the_validators() {
         ),
         (r#""validators": []"#, "one or more"),
         (
-            r#""perTxGasLimit": 0"#,
-            "config.transitions.qbft[0].perTxGasLimit",
+            r#""perTxGasLimit": 16777217"#,
+            "perTxGasLimit = 16777217 is above gasLimit = 16777216",
         ),
         (
             r#""blockPeriodSeconds": 0"#,
@@ -475,4 +479,36 @@ fn a_migration_counts_epochs_from_the_last_block_before_it() {
     assert!(qbft.is_epoch(14) && qbft.is_epoch(24) && !qbft.is_epoch(20));
     // Validators hold for the block of their transition alone.
     assert_eq!((qbft.from_block, &qbft.validators), (15, &None));
+}
+
+#[test]
+fn a_bft_chain_has_its_own_gas_limit_of_a_transaction_from_osaka_on() {
+    let text = r#"{"chainId": 1, "shanghaiTime": 10, "osakaTime": 20, "qbft": {},
+        "transitions": {"qbft": [{"block": 2, "perTxGasLimit": 5000000}, {"block": 4, "perTxGasLimit": 0}]}}"#;
+    let spec = parse(text).unwrap().spec;
+    let limits = |fork| [1, 2, 3, 4].map(|number| spec.max_gas_limit(number, fork));
+    assert_eq!(
+        limits(Fork::Osaka),
+        [1 << 24, 5_000_000, 5_000_000, u64::MAX]
+    );
+    assert_eq!(limits(Fork::Prague), [u64::MAX; 4]);
+}
+
+#[test]
+fn a_fixed_base_fee_is_that_of_the_node_that_makes_a_block() {
+    let text = r#"{"chainId": 1, "londonBlock": 0, "fixedBaseFee": true, "ibft2": {}}"#;
+    let genesis = parse(text).unwrap();
+    let parent = genesis.header(B256::ZERO);
+    assert_eq!(parent.base_fee_per_gas, Some(1_000_000_000));
+    let mut spec = genesis.spec;
+    assert_eq!(spec.next_base_fee(&parent), 0);
+    spec.fixed_base_fee = Some(1_000);
+    assert_eq!(spec.next_base_fee(&parent), 1_000);
+    assert_eq!(
+        parse(r#"{"chainId": 1, "fixedBaseFee": false}"#)
+            .unwrap()
+            .spec
+            .fixed_base_fee,
+        None
+    );
 }

@@ -16,8 +16,7 @@ use niwaki_primitives::{
     Transaction, TxEnvelope, Typed2718, Withdrawals, rlp,
 };
 use niwaki_rules::{
-    access_list_hash, blob_gas_of, encode_access_list, next_base_fee, next_excess_blob_gas,
-    requests_hash,
+    access_list_hash, blob_gas_of, encode_access_list, next_excess_blob_gas, requests_hash,
 };
 use niwaki_trie::ordered_root;
 use std::time::Instant;
@@ -99,8 +98,10 @@ impl Simulation<'_> {
         let spec = self.block.spec();
         let fork = spec.fork_of(header);
         if fork >= Fork::London && header.base_fee_per_gas.is_none() {
-            let is_free = !self.is_strict || spec.zero_base_fee;
-            header.base_fee_per_gas = Some(if is_free { 0 } else { next_base_fee(parent) });
+            header.base_fee_per_gas = Some(match self.is_strict {
+                true => spec.next_base_fee(parent),
+                false => 0,
+            });
         }
         if fork >= Fork::Cancun {
             let params = spec.blob_params_at(header.timestamp);
