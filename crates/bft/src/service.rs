@@ -67,6 +67,9 @@ pub trait ValidatorHost: Send + Sync {
     /// The senders of a block's transactions, those that are known.
     fn senders(&self, block: &Block) -> Vec<Option<Address>>;
 
+    /// Whether this validator may vote for a block upon the head: a rule of the operator, which says nothing of blocks that others sealed.
+    fn may_vote(&self, block: &Block) -> bool;
+
     /// Builds a block of the pool's transactions.
     ///
     /// # Errors

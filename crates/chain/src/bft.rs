@@ -7,8 +7,7 @@
 
 use crate::import::{ImportFailure, fault};
 use crate::tree::StoredHeader;
-use crate::{Chain, ImportError};
-use niwaki_execution::Executor;
+use crate::{Chain, ContractAnswer, ImportError};
 use niwaki_primitives::{Address, B256, Bytes, Fault, Header};
 use niwaki_rules::{
     BftExtra, BftRules, InvalidBlock, ValidatorSet, ValidatorSource, Vote, VoteTally,
@@ -135,13 +134,12 @@ impl Chain {
         contract: Address,
         parent: &StoredHeader,
     ) -> Result<ValidatorSet, ImportFailure> {
-        let view = self.world().view_at(parent.id).map_err(fault)?;
-        let view = view.ok_or(ImportFailure::OutOfReach)?;
-        let mut executor = Executor::new(self.spec(), &parent.header, &view);
         let input = Bytes::from_static(&GET_VALIDATORS);
-        let output = executor.read_contract(contract, input);
-        let output = output.map_err(fault)?;
-        let validators = output.and_then(|output| read_addresses(&output));
+        let answer = self.ask_contract(parent, contract, input).map_err(fault)?;
+        let validators = match answer.ok_or(ImportFailure::OutOfReach)? {
+            ContractAnswer::Output(output) => read_addresses(&output),
+            ContractAnswer::Absent | ContractAnswer::Failed => None,
+        };
         // A network without validators can't have made this block: what is here is wrong, not the block.
         validators
             .filter(|all| !all.is_empty())

@@ -20,6 +20,7 @@
 //! | `skeleton` | headers of blocks that are not executed yet |
 //! | `persist`, `rows`, `indices` | what is written of a block, and its bytes |
 //! | `bft` | the validators of a BFT chain, block after block |
+//! | `contract` | contracts that say how a network is run |
 //! | `bad_blocks`, `recent_blocks` | the last invalid blocks, the last imported ones |
 //! | `log_index` | which blocks may hold a log |
 //! | `check`, `repair` | the whole database against itself, and what can be computed again |
@@ -41,6 +42,7 @@ mod chain;
 mod check;
 mod chunks;
 mod consensus;
+mod contract;
 mod ere;
 mod events;
 mod forkchoice;
@@ -75,6 +77,7 @@ pub use check::{ChainCheck, receipts_root};
 pub use consensus::{
     Consensus, ForkChoice, ForkChoiceError, MissingBlock, MissingHead, RejectedBlock, Verdict,
 };
+pub use contract::ContractAnswer;
 pub use ere::{EreError, EreFile, ErePart, EreWriter, MAX_ERE_BLOCKS, header_accumulator};
 pub use events::{HeadChange, HeadListener};
 pub use forkchoice::SetHeadError;

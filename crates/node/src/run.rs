@@ -60,7 +60,7 @@ use niwaki_network::NodeKey;
 use niwaki_primitives::{Account, Address, B256, Bytes, Fault, StateView, U256};
 use niwaki_rpc::{Backend, Identity, WorkerPools, yield_to_blocks};
 use niwaki_txpool::{Pool, PoolConfig, SharedView};
-use permissions::Permissions;
+use permissions::{Contracts, End, Permissions};
 use pid::PidFile;
 use pool_file::PoolFile;
 use servers::Servers;
@@ -112,7 +112,7 @@ pub(crate) fn run(options: &Options, notes: &[Note]) -> Result<Outcome> {
     let operator = backend.operator();
     operator.set_log_switch(log_switch);
     operator.set_traces_folder(config.data_path.join("traces"));
-    let permissions = open_permissions(&config, &backend, &pool)?;
+    let permissions = open_permissions(&config, &chain, &backend, &pool)?;
     let follower = Follower::start(&chain, Arc::clone(&backend), &pool, config.reorg_threshold)?;
     let indexer = LogIndexer::start(&chain, config.has_log_index)?;
     let warmer = match config.is_pool_warmed {
@@ -168,21 +168,27 @@ pub(crate) fn run(options: &Options, notes: &[Note]) -> Result<Outcome> {
 /// Reads the lists of nodes and accounts, and has the pool and `perm_*` know them.
 fn open_permissions(
     config: &NodeConfig,
-    backend: &Backend,
+    chain: &Arc<Chain>,
+    backend: &Arc<Backend>,
     pool: &Pool,
 ) -> Result<Option<Arc<Permissions>>> {
     let (own, fixed) = match &config.peers {
-        Some(peers) => (
-            Some(NodeKey::load_or_create(&peers.key_file)?.id()),
-            peers.fixed_nodes()?,
-        ),
+        Some(peers) => {
+            let own = End {
+                id: NodeKey::load_or_create(&peers.key_file)?.id(),
+                ip: peers.hosts.first().copied().unwrap_or(peers.listen.ip()),
+                port: peers.listen.port(),
+            };
+            (Some(own), peers.fixed_nodes()?)
+        }
         None => (None, Vec::new()),
     };
-    let permissions = Permissions::read(&config.permissions, own, fixed)?;
+    let contracts = Contracts::open(&config.permissions, own.as_ref(), &fixed, chain, backend)?;
+    let permissions = Permissions::read(&config.permissions, own, fixed, contracts)?;
     if let Some(permissions) = &permissions {
         if permissions.has_accounts() {
             let accounts = Arc::clone(permissions);
-            pool.set_sender_filter(move |sender| accounts.allows_account(sender));
+            pool.set_sender_filter(move |sender, tx| accounts.allows_transaction(sender, tx));
         }
         backend.operator().set_permissions(permissions.hooks());
     }
@@ -211,7 +217,7 @@ fn start_network(
         backend,
         pool,
         spoken,
-        permissions,
+        permissions.clone(),
     )?;
     let validator = match config.validator.take() {
         Some(own) => Some(Validator::start(
@@ -220,6 +226,7 @@ fn start_network(
             chain,
             backend,
             pool,
+            permissions,
             events,
         )?),
         None => None,

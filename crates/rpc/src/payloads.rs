@@ -354,7 +354,7 @@ impl Builder {
                 if !more.is_new(&pooled.hash) {
                     continue;
                 }
-                if !self.pool.permits(&pooled.sender) {
+                if !self.pool.permits(&pooled.sender, &pooled.tx) {
                     best.skip_sender_of(&pooled.hash);
                     continue;
                 }

@@ -16,7 +16,7 @@ use crate::sidecar::{PooledBlob, Sidecar};
 use crate::store::Store;
 use crate::transaction::{PooledTransaction, SignedTransaction};
 use niwaki_primitives::{
-    Address, B256, Fault, Fork, Header,
+    Address, B256, Fault, Fork, Header, TxEnvelope,
     map::{HashMap, HashSet},
 };
 use niwaki_rules::{BlockRules, ChainSpec};
@@ -41,9 +41,9 @@ pub struct Pool {
     sender_filter: SenderFilter,
 }
 
-type PermitsSender = Box<dyn Fn(&Address) -> bool + Send + Sync>;
+type PermitsSender = Box<dyn Fn(&Address, &TxEnvelope) -> bool + Send + Sync>;
 
-/// Says whether an account may send transactions; unset if all may.
+/// Says whether an account may send a transaction; unset if all may.
 #[derive(Default)]
 struct SenderFilter(OnceLock<PermitsSender>);
 
@@ -138,15 +138,18 @@ impl Pool {
         &self.config
     }
 
-    /// Takes transactions only of senders for which `permits` holds, from now on. It may be set once.
-    pub fn set_sender_filter(&self, permits: impl Fn(&Address) -> bool + Send + Sync + 'static) {
+    /// Takes only transactions for which, and for whose senders, `permits` holds, from now on. It may be set once.
+    pub fn set_sender_filter(
+        &self,
+        permits: impl Fn(&Address, &TxEnvelope) -> bool + Send + Sync + 'static,
+    ) {
         let _ = self.sender_filter.0.set(Box::new(permits));
     }
 
-    /// Whether an account may send transactions now. What it sent before may be in the pool still.
-    pub fn permits(&self, sender: &Address) -> bool {
+    /// Whether an account may send a transaction now. What it sent before may be in the pool still.
+    pub fn permits(&self, sender: &Address, tx: &TxEnvelope) -> bool {
         let filter = self.sender_filter.0.get();
-        filter.is_none_or(|permits| permits(sender))
+        filter.is_none_or(|permits| permits(sender, tx))
     }
 
     /// The least accepted gas price, wei, for all but priority transactions.

@@ -85,7 +85,9 @@ struct Report {
     latest_ms: u64,
     acknowledged: u64,
     included: u64,
-    /// Acknowledged, and in no block.
+    /// Acknowledged and in no block, because an earlier one of the same account was refused.
+    behind_refused: u64,
+    /// Acknowledged, and in no block for no such reason.
     lost: u64,
     refused: BTreeMap<String, u64>,
     cpu_s_of_nodes: Vec<f64>,
@@ -164,6 +166,7 @@ fn report(options: &Options, work: &Work, sent: &Sent, blocks: &[SeenBlock]) -> 
     let latencies = sent.latencies(from, to);
     let total = blocks.iter().map(|block| block.own).sum();
     let acknowledged = sent.acknowledged();
+    let behind_refused = sent.behind_refused(work.accounts);
     Ok(Report {
         machine: Machine::here(),
         client: String::new(),
@@ -183,7 +186,8 @@ fn report(options: &Options, work: &Work, sent: &Sent, blocks: &[SeenBlock]) -> 
         latest_ms: sent.latest_ms(),
         acknowledged,
         included: total,
-        lost: acknowledged.saturating_sub(total),
+        behind_refused,
+        lost: acknowledged.saturating_sub(total + behind_refused),
         refused: sent.refused(),
         cpu_s_of_nodes: Vec::new(),
         cpu_s_of_generator: 0.0,
@@ -244,8 +248,8 @@ fn print(report: &Report) {
         "interval P50 {interval:.0} ms, P99 {longest:.0}; latency P50 {latency:.0} ms, P99 {slowest:.0}"
     );
     println!(
-        "{} acknowledged, {} included, {} lost; refused: {:?}",
-        report.acknowledged, report.included, report.lost, report.refused
+        "{} acknowledged, {} included, {} after a refused one of their account, {} lost; refused: {:?}",
+        report.acknowledged, report.included, report.behind_refused, report.lost, report.refused
     );
     let nodes: Vec<String> = report
         .cpu_s_of_nodes

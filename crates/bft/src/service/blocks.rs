@@ -114,6 +114,11 @@ impl Blocks {
 
     fn execute(&mut self, candidate: &Candidate) -> Verdict {
         let block = &candidate.block;
+        if !self.host.may_vote(block) {
+            let number = block.header.number;
+            warn!(number, hash = %candidate.hash, "No vote for a proposed block: it has a transaction that the contract does not allow");
+            return Verdict::Invalid;
+        }
         let senders = self.host.senders(block);
         let began = Instant::now();
         let judged = self.chain.judge(Block::clone(block), senders);

@@ -70,6 +70,8 @@ struct Wires {
     /// Blocks that were built before they were due, and when they were.
     ahead: AtomicUsize,
     at_once: AtomicUsize,
+    /// So many, the first ones, vote for no block of another.
+    refusing: usize,
 }
 
 impl Wires {
@@ -98,6 +100,10 @@ struct Host {
 }
 
 impl ValidatorHost for Host {
+    fn may_vote(&self, _: &Block) -> bool {
+        self.number >= self.wires.refusing
+    }
+
     fn senders(&self, _: &Block) -> Vec<Option<Address>> {
         Vec::new()
     }
@@ -310,6 +316,25 @@ fn each_block_is_executed_once_by_each_validator() {
             "{executed} for {head} blocks"
         );
         assert!(executed >= 12, "{executed}");
+    }
+    rig.stop_all();
+}
+
+#[test]
+fn blocks_that_an_operator_refuses_get_no_vote_and_are_imported_if_a_quorum_seals_them() {
+    // Two vote for their own blocks only: with the two others that is a quorum, and those two alone are none.
+    let wires = Wires {
+        refusing: 2,
+        ..Wires::default()
+    };
+    let rig = Rig::with(&genesis(BftProtocol::Qbft, VALIDATORS, None), wires);
+    rig.reach(4);
+    for number in 1..=4 {
+        let header = rig.chains[3].header_at(number).unwrap().unwrap().header;
+        assert!(
+            [address(0), address(1)].contains(&header.beneficiary),
+            "block {number}"
+        );
     }
     rig.stop_all();
 }

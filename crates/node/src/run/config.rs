@@ -19,7 +19,7 @@ use super::metrics::Gateway;
 use crate::memory::MemoryBudget;
 use crate::open::{memory_budget, transaction_threads};
 use crate::options::{Options, PermissionFlags, PoolFlags, PoolFlavor};
-use niwaki_primitives::{B256, Bytes};
+use niwaki_primitives::{Address, B256, Bytes};
 use niwaki_rpc::ApiOptions;
 use niwaki_rules::{ChainSpec, Network, SealKind, VANITY_BYTES};
 use niwaki_txpool::{PoolConfig, PoolMode};
@@ -80,13 +80,17 @@ pub(super) struct ValidatorConfig {
     pub(super) target_gas_limit: Option<u64>,
 }
 
-/// The files of the lists that are enabled.
+/// The files and contracts that are enabled.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PermissionsConfig {
     /// Of accounts that may send transactions.
     pub(super) accounts: Option<PathBuf>,
     /// Of nodes that may be peers.
     pub(super) nodes: Option<PathBuf>,
+    /// The contract that allows transactions.
+    pub(super) accounts_contract: Option<Address>,
+    /// The contract that allows connections, and which interface it has.
+    pub(super) nodes_contract: Option<(Address, u8)>,
 }
 
 /// Where metrics go; they are recorded only if they go anywhere.
@@ -160,6 +164,13 @@ fn permissions_config(flags: &PermissionFlags, data_path: &Path) -> PermissionsC
             flags.permissions_nodes_config_file_enabled,
             &flags.permissions_nodes_config_file,
         ),
+        accounts_contract: flags
+            .permissions_accounts_contract_address
+            .filter(|_| flags.permissions_accounts_contract_enabled == Some(true)),
+        nodes_contract: flags
+            .permissions_nodes_contract_address
+            .filter(|_| flags.permissions_nodes_contract_enabled == Some(true))
+            .map(|address| (address, flags.permissions_nodes_contract_version)),
     }
 }
 

@@ -115,7 +115,7 @@ impl Peers {
             });
         }
         let network = Arc::new(network);
-        follow_permissions(permissions.as_deref(), &network);
+        follow_permissions(permissions.as_deref(), &network, chain);
         let Inbound {
             requests,
             transactions,
@@ -175,16 +175,21 @@ impl Peers {
 }
 
 /// Has the network cut peers that are taken off the list.
-fn follow_permissions(permissions: Option<&Permissions>, network: &Arc<Network>) {
+fn follow_permissions(permissions: Option<&Permissions>, network: &Arc<Network>, chain: &Chain) {
     let Some(permissions) = permissions else {
         return;
     };
     let network = Arc::downgrade(network);
-    permissions.on_nodes(Box::new(move || {
+    let changed = move || {
         if let Some(network) = network.upgrade() {
             network.send(Event::FilterChanged);
         }
-    }));
+    };
+    if permissions.follows_head() {
+        let changed = changed.clone();
+        chain.on_head(Box::new(move |_| changed()));
+    }
+    permissions.on_nodes(Box::new(changed));
 }
 
 fn node_filter(permissions: Option<&Arc<Permissions>>) -> NodeFilter {

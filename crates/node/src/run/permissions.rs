@@ -4,15 +4,20 @@
 //! nodes-allowlist=["enode://.."]        looked at for each connection: a list without a node cuts it
 //! accounts-allowlist=["0x.."]           looked at for each transaction that is sent, gossiped or put into a block; never at import
 //! ```
+//!
+//! Contracts may say the same (`contract`); what both must allow is looked at in both. A validator gives no vote to a block with a
+//! transaction that the contract does not allow in the state before it.
 
+mod contract;
 mod file;
 
 use super::config::PermissionsConfig;
+pub(super) use contract::{Contracts, End};
 use eyre::{Result, eyre};
 use file::AllowlistFile;
 use metrics::counter;
 use niwaki_network::{Host, Node, NodeId};
-use niwaki_primitives::{Address, hex};
+use niwaki_primitives::{Address, TxEnvelope, hex};
 use niwaki_rpc::{ListChange, ListHooks, PermissionHooks};
 use std::fmt::Display;
 use std::net::IpAddr;
@@ -181,11 +186,13 @@ fn parse_file<E: FromStr>(file: &AllowlistFile, what: &str) -> Result<Vec<E>> {
     texts.iter().map(parse).collect()
 }
 
-/// The lists that are enabled.
+/// The lists and contracts that are enabled.
 pub(super) struct Permissions {
+    contracts: Contracts,
     accounts: Option<Allowlist<AllowedAccount>>,
     nodes: Option<Allowlist<AllowedNode>>,
-    own: Option<NodeId>,
+    /// This node; `None` if it has no peers.
+    own: Option<End>,
     /// Nodes that stay on the list.
     fixed: Vec<Node>,
     /// Held while lists and files change: both lists may be in one file.
@@ -198,8 +205,9 @@ impl Permissions {
     /// Reads the files of those lists that are enabled. `fixed` are the operator's boot nodes and static nodes: the list must have them.
     pub(super) fn read(
         config: &PermissionsConfig,
-        own: Option<NodeId>,
+        own: Option<End>,
         fixed: Vec<Node>,
+        contracts: Contracts,
     ) -> Result<Option<Arc<Self>>> {
         let open = |path: &Option<_>, key| path.clone().map(|path| AllowlistFile { path, key });
         let accounts = open(&config.accounts, ACCOUNTS);
@@ -207,6 +215,7 @@ impl Permissions {
         let nodes = open(&config.nodes, NODES);
         let nodes = nodes.map(|file| Allowlist::read(file, "node"));
         let permissions = Self {
+            contracts,
             accounts: accounts.transpose()?,
             nodes: nodes.transpose()?,
             own,
@@ -217,46 +226,57 @@ impl Permissions {
         if let Some(nodes) = &permissions.nodes {
             permissions.check_fixed(&nodes.entries())?;
         }
-        let has_any = permissions.accounts.is_some() || permissions.nodes.is_some();
+        let has_any = permissions.has_accounts() || permissions.has_nodes();
         Ok(has_any.then(|| Arc::new(permissions)))
     }
 
     pub(super) fn has_accounts(&self) -> bool {
-        self.accounts.is_some()
+        self.accounts.is_some() || self.contracts.accounts.is_some()
     }
 
     pub(super) fn has_nodes(&self) -> bool {
-        self.nodes.is_some()
+        self.nodes.is_some() || self.contracts.nodes.is_some()
     }
 
-    /// Whether an account may send transactions.
-    pub(super) fn allows_account(&self, address: &Address) -> bool {
+    pub(super) fn has_account_contract(&self) -> bool {
+        self.contracts.accounts.is_some()
+    }
+
+    /// Whether what nodes may be peers can change with each block.
+    pub(super) fn follows_head(&self) -> bool {
+        self.contracts.nodes.is_some()
+    }
+
+    /// Whether an account may send a transaction.
+    pub(super) fn allows_transaction(&self, sender: &Address, tx: &TxEnvelope) -> bool {
+        self.lists_account(sender) && self.contract_allows(sender, tx)
+    }
+
+    fn lists_account(&self, address: &Address) -> bool {
         let Some(list) = &self.accounts else {
             return true;
         };
-        let is_allowed = list.any(|entry| entry.0 == *address);
-        counter!("besu_permissioning_account_local_check_count_total").increment(1);
-        match is_allowed {
-            true => counter!("besu_permissioning_account_local_check_count_permitted_total"),
-            false => counter!("besu_permissioning_account_local_check_count_unpermitted_total"),
-        }
-        .increment(1);
-        is_allowed
+        let is_listed = list.any(|entry| entry.0 == *address);
+        count("account_local", is_listed);
+        is_listed
+    }
+
+    /// Whether the contract allows a transaction in the state of the head; the list is not looked at.
+    pub(super) fn contract_allows(&self, sender: &Address, tx: &TxEnvelope) -> bool {
+        let contract = self.contracts.accounts.as_ref();
+        contract.is_none_or(|contract| contract.allows(sender, tx))
     }
 
     /// Whether a node may be a peer.
     pub(super) fn allows_node(&self, id: &NodeId, ip: IpAddr, port: Option<u16>) -> bool {
-        let Some(list) = &self.nodes else {
-            return true;
-        };
-        let is_allowed = Some(*id) == self.own || list.any(|entry| entry.is(id, ip, port));
-        counter!("besu_permissioning_node_local_check_count_total").increment(1);
-        match is_allowed {
-            true => counter!("besu_permissioning_node_local_check_count_permitted_total"),
-            false => counter!("besu_permissioning_node_local_check_count_unpermitted_total"),
-        }
-        .increment(1);
-        is_allowed
+        let is_own = self.own.as_ref().is_some_and(|own| own.id == *id);
+        let is_listed = self.nodes.as_ref().is_none_or(|list| {
+            let is_listed = is_own || list.any(|entry| entry.is(id, ip, port));
+            count("node_local", is_listed);
+            is_listed
+        });
+        let contract = self.contracts.nodes.as_ref();
+        is_listed && contract.is_none_or(|contract| contract.allows(id, ip, port))
     }
 
     /// Calls `listener` after each change of the list of nodes.
@@ -346,6 +366,17 @@ impl Permissions {
             reload: Box::new(move || reload.reload().map_err(|error| format!("{error:#}"))),
         }
     }
+}
+
+/// Counts a look-up under Besu's names.
+fn count(what: &str, is_allowed: bool) {
+    let name = format!("besu_permissioning_{what}_check_count");
+    let verdict = match is_allowed {
+        true => "permitted",
+        false => "unpermitted",
+    };
+    counter!(format!("{name}_total")).increment(1);
+    counter!(format!("{name}_{verdict}_total")).increment(1);
 }
 
 fn texts<E: FromStr + Display + PartialEq + Clone>(list: Option<&Allowlist<E>>) -> Vec<String> {

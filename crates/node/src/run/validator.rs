@@ -8,6 +8,7 @@
 //! ```
 
 use super::config::ValidatorConfig;
+use super::permissions::Permissions;
 use eyre::{Result, WrapErr};
 use niwaki_bft::machine::DigestForm;
 use niwaki_bft::service::{Options, Service, Status, ValidatorHost};
@@ -17,7 +18,7 @@ use niwaki_network::wire::BlockRange;
 use niwaki_network::{Peer, Subprotocol, SubprotocolEvent};
 use niwaki_primitives::{Address, B256, Block, Bytes, Header};
 use niwaki_rpc::{Backend, Filling, ValidatorHooks, ValidatorReport};
-use niwaki_rules::{BftProtocol, ChainSpec};
+use niwaki_rules::{BftProtocol, ChainSpec, recover_sender};
 use niwaki_txpool::Pool;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -78,9 +79,23 @@ struct Host {
     backend: Arc<Backend>,
     connected: Arc<Connected>,
     service: Arc<OnceLock<Arc<Service>>>,
+    permissions: Option<Arc<Permissions>>,
 }
 
 impl ValidatorHost for Host {
+    fn may_vote(&self, block: &Block) -> bool {
+        let Some(permissions) = &self.permissions else {
+            return true;
+        };
+        let senders = self.backend.known_senders(block);
+        let mut all = block.body.transactions.iter().zip(senders);
+        all.all(|(tx, sender)| {
+            let sender = sender.or_else(|| recover_sender(tx).ok());
+            // The execution says what is wrong with a signature.
+            sender.is_none_or(|sender| permissions.contract_allows(&sender, tx))
+        })
+    }
+
     fn senders(&self, block: &Block) -> Vec<Option<Address>> {
         self.backend.known_senders(block)
     }
@@ -143,6 +158,7 @@ impl Validator {
         chain: &Arc<Chain>,
         backend: &Arc<Backend>,
         pool: &Arc<Pool>,
+        permissions: Option<Arc<Permissions>>,
         events: mpsc::Receiver<SubprotocolEvent>,
     ) -> Result<Self> {
         let connected = Arc::new(Connected::default());
@@ -151,6 +167,7 @@ impl Validator {
             backend: Arc::clone(backend),
             connected: Arc::clone(&connected),
             service: Arc::clone(&slot),
+            permissions: permissions.filter(|permissions| permissions.has_account_contract()),
         };
         let options = Options {
             key,

@@ -18,6 +18,7 @@ mod logging;
 mod moving;
 mod operating;
 mod peers;
+mod permission_contracts;
 mod permissions;
 mod rpc;
 mod running;

@@ -135,7 +135,7 @@ impl Pool {
         head: &Head,
         now: u64,
     ) -> Result<Checked, PoolError> {
-        if !self.permits(&sender) {
+        if !self.permits(&sender, &incoming.tx) {
             return Err(PoolError::SenderNotPermitted);
         }
         let priority = self.config.has_priority(origin == Origin::Local, &sender);

@@ -21,6 +21,7 @@ const NEVER: u32 = u32::MAX;
 pub(super) struct Sent {
     sent_ms: Vec<AtomicU32>,
     included_ms: Vec<AtomicU32>,
+    is_refused: Vec<AtomicBool>,
     acknowledged: AtomicU64,
     latest_ms: AtomicU64,
     refused: Mutex<BTreeMap<String, u64>>,
@@ -33,6 +34,7 @@ impl Sent {
         Self {
             sent_ms: never(),
             included_ms: never(),
+            is_refused: (0..count).map(|_| AtomicBool::new(false)).collect(),
             acknowledged: AtomicU64::new(0),
             latest_ms: AtomicU64::new(0),
             refused: Mutex::default(),
@@ -75,6 +77,24 @@ impl Sent {
     fn refuse(&self, reason: &str) {
         let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         *refused.entry(reason.to_owned()).or_default() += 1;
+    }
+
+    /// How many were acknowledged and not included, and come after one of the same account that was refused: no block can have them. Each
+    /// account has every `accounts`-th transaction.
+    pub(super) fn behind_refused(&self, accounts: usize) -> u64 {
+        let mut behind = 0;
+        for account in 0..accounts {
+            let own = (account..self.is_refused.len()).step_by(accounts);
+            let from_refused =
+                own.skip_while(|index| !self.is_refused[*index].load(Ordering::Relaxed));
+            let is_stuck = |index: &usize| {
+                let was_sent = self.sent_ms[*index].load(Ordering::Relaxed) != NEVER;
+                let is_included = self.included_ms[*index].load(Ordering::Relaxed) != NEVER;
+                was_sent && !is_included && !self.is_refused[*index].load(Ordering::Relaxed)
+            };
+            behind += from_refused.filter(is_stuck).count() as u64;
+        }
+        behind
     }
 
     /// From sending to the block, ms, of the transactions that were sent in this time.
@@ -178,9 +198,12 @@ impl Lane<'_> {
             .iter()
             .map(|index| &self.work.transactions[*index].raw)
             .collect();
-        for error in self.client.send(&raw)? {
+        for (index, error) in batch.iter().zip(self.client.send(&raw)?) {
             match error {
-                Some(reason) => self.sent.refuse(&reason),
+                Some(reason) => {
+                    self.sent.is_refused[*index].store(true, Ordering::Relaxed);
+                    self.sent.refuse(&reason);
+                }
                 None => _ = self.sent.acknowledged.fetch_add(1, Ordering::Relaxed),
             }
         }

@@ -31,8 +31,14 @@ fn open(text: &str, fixed: Vec<Node>) -> Result<(TempDir, PathBuf, Arc<Permissio
     let config = PermissionsConfig {
         accounts: Some(path.clone()),
         nodes: Some(path.clone()),
+        ..PermissionsConfig::default()
     };
-    let permissions = Permissions::read(&config, Some(id(9)), fixed)?;
+    let own = End {
+        id: id(9),
+        ip: [127, 0, 0, 1].into(),
+        port: 30_303,
+    };
+    let permissions = Permissions::read(&config, Some(own), fixed, Contracts::default())?;
     Ok((folder, path, permissions.unwrap()))
 }
 
@@ -59,9 +65,9 @@ fn accounts_are_added_and_removed_in_the_file_too_with_besus_words() {
     let change = |change, all: &[&str]| rig.permissions.change_accounts(change, &texts(all));
     let new = "0xabababababababababababababababababababab";
     let (add, remove) = (ListChange::Add, ListChange::Remove);
-    assert!(!rig.permissions.allows_account(&new.parse().unwrap()));
+    assert!(!rig.permissions.lists_account(&new.parse().unwrap()));
     assert_eq!(change(add, &[new]), Ok(()));
-    assert!(rig.permissions.allows_account(&new.parse().unwrap()));
+    assert!(rig.permissions.lists_account(&new.parse().unwrap()));
     let list = (rig.permissions.hooks().accounts.unwrap().entries)();
     assert_eq!(list, texts(&[ONE, TWO, new]));
     for (kind, all, words) in [
@@ -173,12 +179,12 @@ fn a_file_that_changed_is_not_overwritten_and_a_reload_takes_all_or_nothing() {
         .change_accounts(ListChange::Remove, &texts(&[ONE]));
     assert!(refused.unwrap_err().contains("another program"));
     assert_eq!(std::fs::read_to_string(&rig.path).unwrap(), changed);
-    assert!(!rig.permissions.allows_account(&third.parse().unwrap()));
+    assert!(!rig.permissions.lists_account(&third.parse().unwrap()));
     rig.permissions.reload().unwrap();
-    assert!(rig.permissions.allows_account(&third.parse().unwrap()));
+    assert!(rig.permissions.lists_account(&third.parse().unwrap()));
     std::fs::write(&rig.path, "accounts-allowlist=[]\nnodes-allowlist=[7]").unwrap();
     assert!(rig.permissions.reload().is_err());
-    assert!(rig.permissions.allows_account(&third.parse().unwrap()));
+    assert!(rig.permissions.lists_account(&third.parse().unwrap()));
 }
 
 #[test]
