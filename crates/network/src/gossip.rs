@@ -30,7 +30,7 @@ pub use known::KnownSet;
 pub use pool::{
     Announceable, NewTransaction, PoolView, ReceivedBatch, ReceivedTransaction, Verdict,
 };
-pub use send::{Outgoing, Recipients, SendSecret};
+pub use send::{Outgoing, Recipients, SendSecret, Spread};
 pub use task::GossipHandle;
 pub(crate) use task::{Links, start};
 

@@ -72,7 +72,12 @@ pub(crate) fn storage_options(options: &Options) -> (StorageOptions, StateOption
         archive: options.data_storage_format == Some(DataFormat::Archive),
         ..budget.state()
     };
-    (budget.storage(), state)
+    let storage = StorageOptions {
+        // Calls on private chains write new slots more often than known ones; their states are small beside a public one.
+        has_whole_filters: options.genesis_file.is_some(),
+        ..budget.storage()
+    };
+    (storage, state)
 }
 
 /// Bytes of the cache of precompile results.

@@ -25,6 +25,8 @@ pub struct Options {
     pub sync: SyncPolicy,
     /// Files that are open at once at most.
     pub max_open_files: i32,
+    /// Whether accounts and slots that are absent are often read: filters of all keys, 10 bits each, say so without a read.
+    pub has_whole_filters: bool,
 }
 
 impl Default for Options {
@@ -33,6 +35,7 @@ impl Default for Options {
             memory_budget_bytes: 512 << 20,
             sync: SyncPolicy::System,
             max_open_files: 1024,
+            has_whole_filters: false,
         }
     }
 }
@@ -67,6 +70,7 @@ pub(crate) struct EngineOptions {
     cache: Cache,
     write_buffer_bytes: usize,
     bloom_share: f64,
+    has_whole_filters: bool,
 }
 
 impl EngineOptions {
@@ -93,6 +97,7 @@ impl EngineOptions {
             cache,
             write_buffer_bytes,
             bloom_share: MEMTABLE_BLOOM_SHARE,
+            has_whole_filters: options.has_whole_filters,
         }
     }
 
@@ -108,6 +113,7 @@ impl EngineOptions {
             cache: Cache::new_lru_cache(8 * MIB),
             write_buffer_bytes: 16 * MIB,
             bloom_share: 0.0,
+            has_whole_filters: false,
         }
     }
 
@@ -128,9 +134,9 @@ impl EngineOptions {
         if segment.is_state() {
             options.set_memtable_whole_key_filtering(true);
             options.set_memtable_prefix_bloom_ratio(self.bloom_share);
-            // Most rows that are read exist, and nearly all of them are in the lowest level, which then needs no
-            // filter. Absent rows cost as much as present ones.
-            options.set_optimize_filters_for_hits(true);
+            // On public chains most rows that are read exist, and nearly all of them are in the lowest level, which then
+            // needs no filter. Absent rows cost as much as present ones.
+            options.set_optimize_filters_for_hits(!self.has_whole_filters);
         }
         options.set_level_compaction_dynamic_level_bytes(true);
         options.set_compression_type(DBCompressionType::None);

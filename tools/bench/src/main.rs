@@ -14,13 +14,14 @@
 //! | `sload`, `reorg`, `soak` | reads, rollbacks and side blocks, memory of a large state |
 //! | `keccak`, `recover` | batches of hashes, of signatures |
 //! | `tps` | transactions at a fixed rate into a network that runs |
-//! | `gen_chain`, `gen_genesis` | generators of chains and genesis files |
+//! | `gen_chain`, `gen_genesis`, `besu_folder` | generators of chains, genesis files and a folder of Besu |
 //! | `harness` | shared flags, timing loops, threads |
 //! | `big_state`, `recorded`, `chain_file` | shared inputs: a large state, recorded blocks, files of blocks |
 //! | `machine`, `stats`, `svg`, `progress` | shared output: machine, medians, plots, progress |
 //! | `disk`, `process`, `peers`, `random` | files, processes, programs of peers, a stable random generator |
 
 mod bal;
+mod besu_folder;
 mod big_state;
 mod chain_file;
 mod compare;
@@ -85,6 +86,8 @@ enum Command {
     GenGenesis(gen_genesis::Options),
     /// Write a chain with real contracts and a transaction mix like mainnet's, for us and for geth.
     GenChain(gen_chain::Options),
+    /// Write a data folder as Besu leaves it, of any size.
+    BesuFolder(besu_folder::Options),
     /// Write the blocks of a chain as Engine API requests, which `niwaki-devnet peers` reads.
     Payloads(compare::PayloadsOptions),
     /// Execute real mainnet blocks on their recorded pre-state; check and time them.
@@ -115,6 +118,7 @@ enum Command {
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Evm(options) => programs::run(&options),
+        Command::BesuFolder(options) => besu_folder::run(&options),
         Command::Import(options) => import::run(&options),
         Command::Ratios(options) => ratios::run(&options),
         Command::Overview(options) => overview::run(&options),

@@ -95,6 +95,9 @@ struct Binaries {
     /// Path of a geth of GoQuorum 24.4, for validators.
     #[arg(long, value_name = "FILE")]
     quorum: Option<PathBuf>,
+    /// Path of Besu's start script (bin/besu), for validators.
+    #[arg(long, value_name = "FILE")]
+    besu: Option<PathBuf>,
 }
 
 impl Binaries {
@@ -103,6 +106,7 @@ impl Binaries {
             ClientKind::Niwaki => (&self.niwaki, "--niwaki"),
             ClientKind::Geth => (&self.geth, "--geth"),
             ClientKind::Quorum => (&self.quorum, "--quorum"),
+            ClientKind::Besu => (&self.besu, "--besu"),
         };
         path.as_deref()
             .ok_or_else(|| eyre!("{flag} FILE is needed"))

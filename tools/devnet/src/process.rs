@@ -22,10 +22,23 @@ pub(crate) enum ClientKind {
     /// GoQuorum, a validator among ours; it takes part in nothing else.
     #[value(skip)]
     Quorum,
+    /// Besu, likewise.
+    #[value(skip)]
+    Besu,
+}
+
+impl ClientKind {
+    /// Whether it is started as geth is.
+    pub(crate) fn is_like_geth(self) -> bool {
+        matches!(self, Self::Geth | Self::Quorum)
+    }
 }
 
 /// A client with a large genesis file reads it before it opens its ports.
 const READY_WITHIN: Duration = Duration::from_secs(300);
+
+/// Options of Besu's virtual machine, if `BESU_OPTS` has none: several share this machine.
+const BESU_JVM: &str = "-Xmx512m -XX:+UseSerialGC";
 
 /// API groups that niwaki serves: all that read state or run code.
 pub(crate) const APIS: &str = "ETH,NET,WEB3,TXPOOL,DEBUG,TRACE";
@@ -43,7 +56,7 @@ pub(crate) struct StartOptions<'a> {
     pub(crate) memory_budget: &'a str,
     /// niwaki's `--rpc-http-max-active-connections`.
     pub(crate) connections: usize,
-    /// More flags for niwaki.
+    /// More flags for niwaki, or for Besu.
     pub(crate) flags: &'a [&'a str],
     /// How it takes part in the network of peers, if at all.
     pub(crate) p2p: Option<P2pOptions<'a>>,
@@ -108,7 +121,7 @@ impl Process {
             Some(p2p) => Some((p2p, free_port()?)),
             None => None,
         };
-        if kind != ClientKind::Niwaki {
+        if kind.is_like_geth() {
             std::fs::write(folder.join("geth.toml"), p2p::geth_config(kind, network))?;
             init(kind, &binary, &folder)?;
         }
@@ -126,6 +139,7 @@ impl Process {
         let flags = match kind {
             ClientKind::Niwaki => [&limits, options.flags].concat(),
             ClientKind::Geth | ClientKind::Quorum => Vec::new(),
+            ClientKind::Besu => options.flags.to_vec(),
         };
         let flags = flags.into_iter().map(str::to_owned);
         let flags: Vec<String> = flags.chain(p2p::flags(kind, network)).collect();
@@ -342,6 +356,8 @@ pub(crate) fn init(kind: ClientKind, binary: &Path, folder: &Path) -> Result<()>
             "--data-path data --genesis-file genesis.json storage check --head-only"
         }
         ClientKind::Geth | ClientKind::Quorum => "--datadir data init genesis.json",
+        // It begins when it starts.
+        ClientKind::Besu => return Ok(()),
     };
     let output = Command::new(binary)
         .args(args.split(' '))
@@ -359,6 +375,7 @@ pub(crate) fn import(kind: ClientKind, binary: &Path, folder: &Path, chain: &Pat
     let args = match kind {
         ClientKind::Niwaki => "--data-path data --genesis-file genesis.json blocks import --from",
         ClientKind::Geth | ClientKind::Quorum => "--datadir data import",
+        ClientKind::Besu => "--data-path=data --genesis-file=genesis.json blocks import --from",
     };
     let mut command = Command::new(binary);
     command.args(args.split(' ')).arg(chain);
@@ -393,12 +410,20 @@ fn command(
              --http.api admin,eth,net,web3,txpool,debug,istanbul --ipcdisable --nat none --gcmode archive --mine \
              --miner.threads 1 --miner.gasprice 0"
         ),
+        ClientKind::Besu => format!(
+            "--data-path=data --genesis-file=genesis.json --data-storage-format=BONSAI --sync-min-peers=1 --min-gas-price=0 \
+             --rpc-http-enabled --rpc-http-host=127.0.0.1 --rpc-http-port={rpc_port} --host-allowlist=* \
+             --rpc-http-api=ADMIN,ETH,NET,WEB3,TXPOOL,QBFT,IBFT"
+        ),
     };
     let mut command = Command::new(binary);
     command.args(flags.split(' ')).args(more_flags);
     if kind == ClientKind::Quorum {
         // Without a manager of private transactions.
         command.env("PRIVATE_CONFIG", "ignore");
+    }
+    if kind == ClientKind::Besu && std::env::var_os("BESU_OPTS").is_none() {
+        command.env("BESU_OPTS", BESU_JVM);
     }
     command
 }

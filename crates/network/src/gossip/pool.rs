@@ -1,5 +1,6 @@
 //! What gossip and the pool say to each other. The network knows no pool: the node stands between them.
 
+use super::send::Spread;
 use crate::peer::Room;
 use crate::peers::ConnId;
 use niwaki_primitives::{Address, B256, Bytes};
@@ -28,6 +29,8 @@ pub struct NewTransaction {
     pub sender: Address,
     /// Its EIP-2718 form; `None` for blob transactions and those above 4 KiB, which are announced only.
     pub encoded: Option<Bytes>,
+    /// To how many peers it goes in full.
+    pub spread: Spread,
 }
 
 /// A transaction that came from a peer.

@@ -1,4 +1,5 @@
-//! Which peers get a new transaction in full (the square root of their number), and which its hash (the others).
+//! Which peers get a new transaction in full (the square root of their number), and which its hash (the others). Where all nodes of a
+//! network are peers of each other the caller says another thing: all from the node that got it first, and none from the others.
 //!
 //! Which peers those are depends on a secret, the peer and the sender. So the transactions of one sender take the same way, in the
 //! order of their nonces, and no peer can choose to be on it.
@@ -21,6 +22,18 @@ impl std::fmt::Debug for SendSecret {
     }
 }
 
+/// To how many peers a transaction goes in full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Spread {
+    /// The square root of their number.
+    #[default]
+    SquareRoot,
+    /// Each of them.
+    All,
+    /// None: all get its hash.
+    Hash,
+}
+
 /// A transaction that is new here and valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outgoing {
@@ -32,6 +45,8 @@ pub struct Outgoing {
     pub bytes: usize,
     /// It is not for the network.
     pub is_private: bool,
+    /// To how many it goes in full.
+    pub spread: Spread,
 }
 
 /// The indices of peers that get a transaction.
@@ -56,14 +71,18 @@ impl SendSecret {
             return Recipients::default();
         }
         let is_sent = tx.tx_type != BLOB_TYPE && tx.bytes <= MAX_SENT_BYTES;
-        let mut ranked: Vec<(u64, usize)> = Vec::new();
-        if is_sent {
-            let ranks = peers.iter().map(|peer| self.rank(peer, &tx.sender));
-            ranked = ranks.zip(0..).collect();
-            ranked.sort_unstable();
-            ranked.truncate(square_root(peers.len()));
-        }
-        let chosen: Vec<usize> = ranked.into_iter().map(|(_, index)| index).collect();
+        let chosen: Vec<usize> = match tx.spread {
+            _ if !is_sent => Vec::new(),
+            Spread::All => (0..peers.len()).collect(),
+            Spread::Hash => Vec::new(),
+            Spread::SquareRoot => {
+                let ranks = peers.iter().map(|peer| self.rank(peer, &tx.sender));
+                let mut ranked: Vec<(u64, usize)> = ranks.zip(0..).collect();
+                ranked.sort_unstable();
+                ranked.truncate(square_root(peers.len()));
+                ranked.into_iter().map(|(_, index)| index).collect()
+            }
+        };
         let others = (0..peers.len()).filter(|index| !chosen.contains(index));
         let hash = others.filter(|index| !knows(*index)).collect();
         let full = chosen.iter().copied().filter(|index| !knows(*index));
@@ -110,6 +129,20 @@ mod tests {
             tx_type: 2,
             bytes: 200,
             is_private: false,
+            spread: Spread::SquareRoot,
+        }
+    }
+
+    #[test]
+    fn a_node_of_a_mesh_sends_to_all_what_is_its_own_and_to_none_what_is_not() {
+        for (spread, full) in [(Spread::All, 9), (Spread::Hash, 0)] {
+            let tx = Outgoing {
+                spread,
+                ..transaction(1)
+            };
+            let recipients = SECRET.recipients(&tx, &peers(10), |index| index == 3);
+            assert_eq!(recipients.full.len(), full);
+            assert_eq!(recipients.hash.len(), 9 - full);
         }
     }
 

@@ -126,6 +126,7 @@ fn apply(object: &Object<'_>, rules: &mut BftRules) -> Result<(), GenesisError> 
     if let Some(limit) = object.u64("perTxGasLimit")? {
         rules.tx_gas_limit = Some(limit);
     }
+    check_whole(object, "blockPeriodSeconds")?;
     if let Some(seconds) = positive(object, "blockPeriodSeconds")? {
         rules.period_s = seconds;
     }
@@ -179,6 +180,18 @@ fn apply_validators(object: &Object<'_>, rules: &mut BftRules) -> Result<(), Gen
 }
 
 /// A number that must not be zero.
+/// A period below a second has another key.
+fn check_whole(object: &Object<'_>, key: &str) -> Result<(), GenesisError> {
+    let text = object.text(key).unwrap_or_default();
+    match text.parse::<f64>() {
+        Ok(seconds) if seconds.fract() != 0.0 => Err(object.contradiction(&format!(
+            "{key} = {text} is no whole number of seconds; write xBlockPeriodMilliseconds = {:.0} instead",
+            seconds * 1e3
+        ))),
+        _ => Ok(()),
+    }
+}
+
 fn positive(object: &Object<'_>, key: &str) -> Result<Option<u64>, GenesisError> {
     match object.u64(key)? {
         Some(0) => Err(object.contradiction(&format!("{key} must be 1 or more"))),

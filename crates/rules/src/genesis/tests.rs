@@ -439,6 +439,10 @@ fn only_the_mode_of_a_transition_changes_who_names_the_validators() {
             r#""blockPeriodSeconds": 0"#,
             "blockPeriodSeconds must be 1 or more",
         ),
+        (
+            r#""blockPeriodSeconds": 0.5"#,
+            "write xBlockPeriodMilliseconds = 500 instead",
+        ),
         (r#""block": 0"#, "block must be 1 or more"),
         (r#""block": null"#, "block is missing"),
         (r#""block": 7}, {"block": 7"#, "another transition"),

@@ -119,7 +119,7 @@ fn client_type(kind: ClientKind, binaries: &Binaries) -> Result<ClientType> {
     let binary = std::path::absolute(binaries.of(kind)?)?;
     let name = match kind {
         ClientKind::Niwaki => "niwaki",
-        ClientKind::Geth | ClientKind::Quorum => "go-ethereum",
+        _ => "go-ethereum",
     };
     let output = Command::new(&binary).arg("--version").output();
     let output = output.wrap_err_with(|| format!("can't run {}", binary.display()))?;

@@ -220,7 +220,7 @@ impl Cell<'_> {
     fn restart(&self, source: &Process, sink: &mut Process) -> Result<()> {
         match sink.kind {
             ClientKind::Niwaki => sink.kill()?,
-            ClientKind::Geth | ClientKind::Quorum => sink.stop()?,
+            _ => sink.stop()?,
         }
         sink.restart().wrap_err_with(|| sink.log())?;
         wait_until("the sink listens", Duration::from_secs(30), || {

@@ -1,5 +1,5 @@
 //! `peers validators`: validators of IBFT 2.0 or QBFT and a node that only follows, which is voted in and out; as many as can be faulty are
-//! killed in turn, then half of them, then all. Some may be nodes of GoQuorum.
+//! killed in turn, then half of them, then all. Some may be nodes of GoQuorum or Besu.
 
 use super::Binaries;
 use super::findings::Findings;
@@ -36,6 +36,20 @@ pub(crate) struct ValidatorOptions {
     /// How many of them are nodes of GoQuorum (`--quorum FILE`; QBFT).
     #[arg(long, value_name = "N", default_value_t = 0)]
     quorums: usize,
+    /// How many of them are nodes of Besu (`--besu FILE`).
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 0,
+        conflicts_with = "quorums"
+    )]
+    besus: usize,
+    /// One more flag of each Besu; may be given several times.
+    #[arg(long, value_name = "FLAG", allow_hyphen_values = true)]
+    besu_flag: Vec<String>,
+    /// Our messages are those of Besu before 26.1, which knows no others (`--Xbft-legacy-protocol-encoding`).
+    #[arg(long)]
+    legacy_encoding: bool,
     /// Period of blocks, milliseconds.
     #[arg(long, value_name = "MS", default_value_t = 1_000)]
     period_ms: u64,
@@ -55,6 +69,25 @@ impl ValidatorOptions {
         match self.protocol {
             Protocol::Qbft => BftProtocol::Qbft,
             Protocol::Ibft2 => BftProtocol::Ibft2,
+        }
+    }
+}
+
+impl ValidatorOptions {
+    /// What a node is: the first validators are those of other clients.
+    fn kind(&self, number: usize) -> ClientKind {
+        match number {
+            number if number < self.quorums => ClientKind::Quorum,
+            number if number < self.besus => ClientKind::Besu,
+            _ => ClientKind::Niwaki,
+        }
+    }
+
+    fn flags(&self, kind: ClientKind) -> Vec<&str> {
+        match kind {
+            ClientKind::Niwaki if self.legacy_encoding => vec!["--Xbft-legacy-protocol-encoding"],
+            ClientKind::Besu => self.besu_flag.iter().map(String::as_str).collect(),
+            _ => Vec::new(),
         }
     }
 }
@@ -142,7 +175,10 @@ struct Nodes {
 fn key_file(kind: ClientKind) -> (&'static str, fn(B256) -> String) {
     match kind {
         ClientKind::Niwaki => ("key", |key| key.to_string()),
-        _ => ("geth/nodekey", |key| niwaki_primitives::hex::encode(key)),
+        ClientKind::Besu => ("key", |key| key.to_string()),
+        ClientKind::Geth | ClientKind::Quorum => {
+            ("geth/nodekey", |key| niwaki_primitives::hex::encode(key))
+        }
     }
 }
 
@@ -152,12 +188,11 @@ impl Nodes {
         std::fs::write(&file, bft_genesis(options)?)?;
         let (mut all, keys) = (Vec::new(), keys(options)?);
         for (number, (_, key)) in keys.iter().enumerate() {
-            let kind = match number < options.quorums {
-                true => ClientKind::Quorum,
-                false => ClientKind::Niwaki,
-            };
+            let kind = options.kind(number);
+            let flags = options.flags(kind);
             let start = StartOptions {
                 memory_budget: "128M",
+                flags: &flags,
                 p2p: Some(P2pOptions::default()),
                 ..StartOptions::genesis(&file)
             };
@@ -216,8 +251,10 @@ impl Nodes {
     /// Has a node vote on another.
     fn vote(&self, node: &Process, address: Address, is_add: bool) -> Result<()> {
         let method = match node.kind {
-            ClientKind::Niwaki => format!("{}_proposeValidatorVote", self.name),
-            _ => "istanbul_propose".to_owned(),
+            ClientKind::Niwaki | ClientKind::Besu => {
+                format!("{}_proposeValidatorVote", self.name)
+            }
+            ClientKind::Geth | ClientKind::Quorum => "istanbul_propose".to_owned(),
         };
         node.client.call(&method, json!([address, is_add]))?;
         Ok(())
@@ -257,6 +294,10 @@ pub(crate) fn run(options: &ValidatorOptions) -> Result<()> {
             && (options.quorums == 0 || options.protocol() == BftProtocol::Qbft),
         "--quorums must be at most --validators, and GoQuorum speaks QBFT"
     );
+    ensure!(
+        options.besus <= options.validators,
+        "--besus must be at most --validators"
+    );
     let folder = tempfile::tempdir()?;
     let mut findings = Findings::default();
     let began = Instant::now();
@@ -280,9 +321,13 @@ pub(crate) fn run(options: &ValidatorOptions) -> Result<()> {
     let mut resumed = Vec::new();
     for _ in 0..options.blackouts {
         (0..options.validators).try_for_each(|number| nodes.kill(number))?;
-        let began = Instant::now();
+        let mut began = Instant::now();
         for number in 0..options.validators {
             nodes.restart(number)?;
+            if options.kind(number) == ClientKind::Besu {
+                // Its virtual machine takes seconds to start.
+                began = Instant::now();
+            }
         }
         nodes.go_on(1)?;
         resumed.push(began.elapsed());

@@ -32,12 +32,13 @@ pub(super) fn flags(kind: ClientKind, network: Option<(P2pOptions<'_>, u16)>) ->
         return match kind {
             ClientKind::Niwaki => vec!["--p2p-enabled=false".to_owned()],
             ClientKind::Geth | ClientKind::Quorum => vec!["--syncmode=full".to_owned()],
+            ClientKind::Besu => vec!["--p2p-enabled=false".to_owned()],
         };
     };
     let boot_nodes = options.boot_nodes.join(",");
     let mode = match (kind, options.has_snap) {
         (ClientKind::Niwaki, true) => "--sync-mode=SNAP",
-        (ClientKind::Niwaki, false) => "--sync-mode=FULL",
+        (ClientKind::Niwaki, false) | (ClientKind::Besu, _) => "--sync-mode=FULL",
         (ClientKind::Geth, true) => "--syncmode=snap",
         (ClientKind::Geth, false) | (ClientKind::Quorum, _) => "--syncmode=full",
     };
@@ -46,6 +47,11 @@ pub(super) fn flags(kind: ClientKind, network: Option<(P2pOptions<'_>, u16)>) ->
             "--p2p-enabled=true --p2p-host=127.0.0.1 --p2p-interface=127.0.0.1 --p2p-port={port} \
              --discovery-enabled={} --max-peers={} --bootnodes={boot_nodes} {mode}",
             options.has_discovery, options.max_peers
+        ),
+        ClientKind::Besu => format!(
+            "--p2p-host=127.0.0.1 --p2p-interface=127.0.0.1 --p2p-port={port} --discovery-enabled=false --nat-method=NONE \
+             --max-peers={} {mode}",
+            options.max_peers
         ),
         ClientKind::Geth | ClientKind::Quorum => format!("--netrestrict 127.0.0.0/8 {mode}"),
     };

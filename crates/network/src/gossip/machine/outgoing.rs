@@ -42,6 +42,7 @@ impl Gossip {
                 tx_type: new.announceable.tx_type,
                 bytes: new.encoded.as_ref().map_or(usize::MAX, |bytes| bytes.len()),
                 is_private: false,
+                spread: new.spread,
             };
             let knows = |index: usize| {
                 let peer = conns.get(index).and_then(|conn| self.peers.get(conn));

@@ -5,6 +5,7 @@ mod laws;
 use super::super::transaction::tests::blob_transaction;
 use super::*;
 use crate::gossip::pool::NewTransaction;
+use crate::gossip::send::Spread;
 use crate::wire::limits::CELL_BYTES;
 use niwaki_crypto::keccak256;
 use niwaki_primitives::{Address, FixedBytes};
@@ -51,6 +52,7 @@ fn new(bytes: &Bytes, sender: u8) -> NewTransaction {
         },
         sender: Address::repeat_byte(sender),
         encoded: Some(bytes.clone()),
+        spread: Spread::SquareRoot,
     }
 }
 
@@ -202,6 +204,7 @@ fn blobs_are_announced_apart_with_their_mask_on_eth_72_and_with_the_others_befor
         },
         sender: Address::ZERO,
         encoded: None,
+        spread: Spread::SquareRoot,
     };
     let large = NewTransaction {
         encoded: None,

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::gossip::Announceable;
+use crate::gossip::send::Spread;
 use crate::peer::InboundRequest;
 use crate::peer::tests::{Side, chain, sessions};
 use crate::peers::Conduct;
@@ -134,6 +135,7 @@ async fn an_announced_transaction_is_fetched_accepted_and_sent_on() {
         },
         sender: Address::ZERO,
         encoded: Some(tx.clone()),
+        spread: Spread::SquareRoot,
     }]);
     let sent = network.gossip_to(1).await;
     assert!(matches!(sent, GossipContent::Transactions(all) if all == [tx]));

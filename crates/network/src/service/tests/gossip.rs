@@ -1,7 +1,7 @@
 //! Transactions that go from node to node.
 
 use super::*;
-use crate::gossip::{Announceable, NewTransaction, ReceivedBatch, Verdict};
+use crate::gossip::{Announceable, NewTransaction, ReceivedBatch, Spread, Verdict};
 use niwaki_crypto::keccak256;
 use niwaki_primitives::{Address, Bytes};
 use std::collections::HashMap;
@@ -53,6 +53,7 @@ impl Pooled {
                 sender: Address::repeat_byte(bytes[2]),
                 // Half of them are announced only.
                 encoded: (bytes[2] % 2 == 0).then(|| bytes.clone()),
+                spread: Spread::SquareRoot,
             }
         });
         let new: Vec<NewTransaction> = new.collect();

@@ -8,7 +8,7 @@
 use eyre::{Result, WrapErr};
 use niwaki_network::gossip::{
     Announceable, GossipHandle, NewTransaction, PoolView, ReceivedBatch, ReceivedTransaction,
-    Verdict,
+    Spread, Verdict,
 };
 use niwaki_network::wire::{CellMask, EthVersion};
 use niwaki_primitives::{B256, Bytes, Encodable2718, Typed2718};
@@ -274,6 +274,7 @@ impl PoolGossip {
             });
         let (pool, backend, gossip) = (Arc::clone(pool), Arc::clone(backend), gossip.clone());
         let queue = Arc::clone(&waiting);
+        let is_mesh = !backend.chain().spec().bft_rules.is_empty();
         let telling = Builder::new()
             .name("pool-to-peers".to_owned())
             .spawn(move || {
@@ -290,7 +291,7 @@ impl PoolGossip {
                     let status = backend.sync_status();
                     is_syncing = last_current.is_syncing(&status, Instant::now());
                     gossip.set_syncing(is_syncing);
-                    tell(&pool, &gossip, news);
+                    tell(&pool, is_mesh, &gossip, news);
                 }
             });
         let threads = taking.and_then(|taking| Ok(vec![taking, telling?]));
@@ -324,7 +325,16 @@ impl LastCurrent {
     }
 }
 
-fn tell(pool: &Pool, gossip: &GossipHandle, all: Vec<News>) {
+/// In the mesh of a network of validators each node gets a transaction from the one that got it first.
+fn spread(tx: &PooledTransaction, is_mesh: bool) -> Spread {
+    match (is_mesh, tx.origin) {
+        (false, _) => Spread::SquareRoot,
+        (true, Origin::Local) => Spread::All,
+        (true, _) => Spread::Hash,
+    }
+}
+
+fn tell(pool: &Pool, is_mesh: bool, gossip: &GossipHandle, all: Vec<News>) {
     let (mut new, mut mined) = (Vec::new(), Vec::new());
     for news in all {
         match news {
@@ -334,6 +344,7 @@ fn tell(pool: &Pool, gossip: &GossipHandle, all: Vec<News>) {
                     announceable,
                     sender: tx.sender,
                     encoded,
+                    spread: spread(&tx, is_mesh),
                 });
             }
             News::Mined(hash) => mined.push(hash),

@@ -116,7 +116,7 @@ impl Launch<'_> {
         let at = |port| SocketAddr::from((self.address, port));
         let name = match self.kind {
             ClientKind::Niwaki => "niwaki",
-            ClientKind::Geth | ClientKind::Quorum => "geth",
+            _ => "geth",
         };
         let client = LocalClient {
             rpc: Client::at(name, at(RPC_PORT), at(ENGINE_PORT), secret),
@@ -169,7 +169,7 @@ impl Launch<'_> {
                     ""
                 }
             ),
-            ClientKind::Geth | ClientKind::Quorum => format!(
+            _ => format!(
                 "--config=geth.toml --datadir=data --networkid={network} --syncmode={} --gcmode={} --ipcdisable \
                  --datadir.minfreedisk=0 --http --http.addr={address} --http.port={RPC_PORT} \
                  --http.api=admin,debug,eth,net,txpool,web3 --ws --ws.addr={address} --ws.port={SOCKET_PORT} --ws.origins=* \
