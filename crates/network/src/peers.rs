@@ -20,7 +20,7 @@ mod score;
 pub use bans::{Ban, BanTarget, Bans};
 pub use dial::{Candidate, DialFigures, Source};
 pub(crate) use dial::{MAX_NAMED, REDIAL_MS};
-pub use filter::NodeFilter;
+pub use filter::{NodeFilter, Remote};
 pub use roster::{
     Action, ConnId, Departure, End, Event, Notice, Offers, PeerView, Refusal, Roster, RosterConfig,
 };

@@ -143,6 +143,7 @@ impl Bench {
                 conn,
                 id: id(node),
                 offers: offers(what),
+                port: 0,
             },
             8..=10 => Event::Up {
                 conn,

@@ -31,7 +31,7 @@ pub use notice::Notice;
 
 use super::bans::{Ban, BanTarget, Bans};
 use super::dial::{Candidate, DialFigures, DialPlan, Outcome, Source};
-use super::filter::NodeFilter;
+use super::filter::{NodeFilter, Remote};
 use super::saved::{SavedPeer, SavedPeers};
 use super::score::{Conduct, Scores};
 use crate::key::NodeId;
@@ -86,6 +86,8 @@ struct Session {
     address: SocketAddr,
     /// What was dialled; `None` if the other side connected.
     dialled: Option<(Source, Candidate)>,
+    /// The port that its Hello names.
+    listens: u16,
     /// The node, once it is proved.
     id: Option<NodeId>,
     offers: Offers,
@@ -102,10 +104,15 @@ impl Session {
         self.dialled.is_none()
     }
 
-    /// Whether the filter lets the node be a peer. The port is known of those that were dialled.
+    /// Whether the filter lets the node be a peer.
     fn is_permitted(&self, filter: &NodeFilter, id: &NodeId) -> bool {
-        let port = self.dialled.map(|(_, candidate)| candidate.address.port());
-        filter.permits(id, self.address.ip(), port)
+        let dialled = self.dialled.map(|(_, candidate)| candidate.address.port());
+        filter.permits(&Remote {
+            id: *id,
+            ip: self.address.ip(),
+            port: dialled.unwrap_or(self.listens),
+            is_dialled: dialled.is_some(),
+        })
     }
 
     fn holds_a_slot(&self) -> bool {
@@ -207,7 +214,15 @@ impl Roster {
                 actions.push(self.incoming(conn, address, now_ms));
             }
             Event::Resolved { conn, address } => self.resolved(conn, address),
-            Event::Greeted { conn, id, offers } => {
+            Event::Greeted {
+                conn,
+                id,
+                offers,
+                port,
+            } => {
+                if let Some(session) = self.sessions.get_mut(&conn) {
+                    session.listens = port;
+                }
                 self.greeted(conn, id, offers, now_ms, &mut actions);
             }
             Event::Up { conn, offers } => self.up(conn, offers, now_ms, &mut actions),

@@ -32,6 +32,7 @@ pub(super) enum Input {
         conn: ConnId,
         id: NodeId,
         offers: Offers,
+        port: u16,
         verdict: oneshot::Sender<Result<(), Refusal>>,
     },
     /// A connection became a peer.
@@ -174,10 +175,16 @@ impl Actor {
                 conn,
                 id,
                 offers,
+                port,
                 verdict,
             } => {
                 self.verdicts.insert(conn, verdict);
-                self.step(Event::Greeted { conn, id, offers });
+                self.step(Event::Greeted {
+                    conn,
+                    id,
+                    offers,
+                    port,
+                });
             }
             Input::Up(conn, peer) => {
                 let offers = offers_of(&peer);

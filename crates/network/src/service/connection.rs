@@ -174,6 +174,7 @@ async fn verdict(context: &Context, id: NodeId, session: &Halves) -> Result<(), 
         conn: context.conn,
         id,
         offers: offers(&session.hello.capabilities),
+        port: session.hello.port,
         verdict: sender,
     };
     let _ = context.actor.send(greeted).await;

@@ -115,7 +115,7 @@ impl Peers {
             });
         }
         let network = Arc::new(network);
-        follow_permissions(permissions.as_deref(), &network, chain);
+        follow_permissions(permissions.as_ref(), &network, chain);
         let Inbound {
             requests,
             transactions,
@@ -175,7 +175,11 @@ impl Peers {
 }
 
 /// Has the network cut peers that are taken off the list.
-fn follow_permissions(permissions: Option<&Permissions>, network: &Arc<Network>, chain: &Chain) {
+fn follow_permissions(
+    permissions: Option<&Arc<Permissions>>,
+    network: &Arc<Network>,
+    chain: &Chain,
+) {
     let Some(permissions) = permissions else {
         return;
     };
@@ -186,8 +190,13 @@ fn follow_permissions(permissions: Option<&Permissions>, network: &Arc<Network>,
         }
     };
     if permissions.follows_head() {
-        let changed = changed.clone();
-        chain.on_head(Box::new(move |_| changed()));
+        let (changed, permissions) = (changed.clone(), Arc::downgrade(permissions));
+        chain.on_head(Box::new(move |_| {
+            let permissions = permissions.upgrade();
+            if permissions.is_some_and(|permissions| permissions.changes_with_head()) {
+                changed();
+            }
+        }));
     }
     permissions.on_nodes(Box::new(changed));
 }
@@ -196,7 +205,7 @@ fn node_filter(permissions: Option<&Arc<Permissions>>) -> NodeFilter {
     match permissions.filter(|permissions| permissions.has_nodes()) {
         Some(permissions) => {
             let permissions = Arc::clone(permissions);
-            NodeFilter::new(move |id, ip, port| permissions.allows_node(id, ip, port))
+            NodeFilter::new(move |remote| permissions.allows_node(remote))
         }
         None => NodeFilter::default(),
     }

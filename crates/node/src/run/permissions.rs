@@ -12,15 +12,16 @@ mod contract;
 mod file;
 
 use super::config::PermissionsConfig;
+use contract::NodeContract;
 pub(super) use contract::{Contracts, End};
 use eyre::{Result, eyre};
 use file::AllowlistFile;
 use metrics::counter;
-use niwaki_network::{Host, Node, NodeId};
+use niwaki_network::peers::Remote;
+use niwaki_network::{Host, Node};
 use niwaki_primitives::{Address, TxEnvelope, hex};
 use niwaki_rpc::{ListChange, ListHooks, PermissionHooks};
 use std::fmt::Display;
-use std::net::IpAddr;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
@@ -73,13 +74,14 @@ impl Display for AllowedNode {
 }
 
 impl AllowedNode {
-    /// Whether it is this one. The port of a node that connected is not known, and where a name leads is not looked at.
-    fn is(&self, id: &NodeId, ip: IpAddr, port: Option<u16>) -> bool {
+    /// Whether it is this one. The port counts of nodes that are dialled: others need not say theirs. Where a name leads is not looked at.
+    fn is(&self, remote: &Remote) -> bool {
         let has_ip = match &self.0.host {
-            Host::Ip(own) => *own == ip || ip.is_unspecified(),
+            Host::Ip(own) => *own == remote.ip || remote.ip.is_unspecified(),
             Host::Name(_) => true,
         };
-        self.0.id == *id && has_ip && port.is_none_or(|port| port == self.0.tcp)
+        let has_port = !remote.is_dialled || self.0.tcp == remote.port;
+        self.0.id == remote.id && has_ip && has_port
     }
 }
 
@@ -247,6 +249,14 @@ impl Permissions {
         self.contracts.nodes.is_some()
     }
 
+    /// Whether it may have changed with the head: not while an old one is caught up with.
+    pub(super) fn changes_with_head(&self) -> bool {
+        self.contracts
+            .nodes
+            .as_ref()
+            .is_some_and(NodeContract::is_asked)
+    }
+
     /// Whether an account may send a transaction.
     pub(super) fn allows_transaction(&self, sender: &Address, tx: &TxEnvelope) -> bool {
         self.lists_account(sender) && self.contract_allows(sender, tx)
@@ -268,15 +278,15 @@ impl Permissions {
     }
 
     /// Whether a node may be a peer.
-    pub(super) fn allows_node(&self, id: &NodeId, ip: IpAddr, port: Option<u16>) -> bool {
-        let is_own = self.own.as_ref().is_some_and(|own| own.id == *id);
+    pub(super) fn allows_node(&self, remote: &Remote) -> bool {
+        let is_own = self.own.as_ref().is_some_and(|own| own.id == remote.id);
         let is_listed = self.nodes.as_ref().is_none_or(|list| {
-            let is_listed = is_own || list.any(|entry| entry.is(id, ip, port));
+            let is_listed = is_own || list.any(|entry| entry.is(remote));
             count("node_local", is_listed);
             is_listed
         });
         let contract = self.contracts.nodes.as_ref();
-        is_listed && contract.is_none_or(|contract| contract.allows(id, ip, port))
+        is_listed && contract.is_none_or(|contract| contract.allows(remote))
     }
 
     /// Calls `listener` after each change of the list of nodes.

@@ -135,15 +135,16 @@ impl Pool {
         head: &Head,
         now: u64,
     ) -> Result<Checked, PoolError> {
-        if !self.permits(&sender, &incoming.tx) {
-            return Err(PoolError::SenderNotPermitted);
-        }
         let priority = self.config.has_priority(origin == Origin::Local, &sender);
         check_policy(&incoming.tx, origin, &self.config)?;
         check_price(&incoming.tx, priority, self.min_gas_price())?;
 
         let rules = head.next_rules(&self.spec, now);
         let account = SenderAccount::read(&*head.view, &sender, rules.fork)?;
+        // A contract that is asked takes longer than the checks before.
+        if !self.permits(&sender, &incoming.tx) {
+            return Err(PoolError::SenderNotPermitted);
+        }
         let Incoming { tx, sidecar } = incoming;
         let sidecar = sidecar.filter(|_| matches!(tx, TxEnvelope::Eip4844(_)));
         let signed = SignedTransaction::new(tx, sender, self.next_seq());

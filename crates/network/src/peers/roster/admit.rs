@@ -4,7 +4,7 @@ use super::{Action, ConnId, End, Offers, Refusal, Roster, Session, Stage};
 use crate::key::NodeId;
 use crate::peers::bans::Bans;
 use crate::peers::dial::{Candidate, Source};
-use crate::peers::filter::NodeFilter;
+use crate::peers::filter::{NodeFilter, Remote};
 use crate::peers::score::{CUT_SCORE, Scores};
 use crate::rlpx::DisconnectReason;
 use crate::subnet::{NetRestrict, Subnet, Width};
@@ -155,6 +155,7 @@ impl Roster {
             since_ms: now_ms,
             address,
             dialled,
+            listens: 0,
             id: None,
             offers: Offers::default(),
             mined: 0,
@@ -384,15 +385,24 @@ impl DialRules<'_> {
         let is_own = id == self.own || self.own_addresses.contains(&candidate.address);
         // Where a name leads only the dialler knows.
         let is_outside = !ip.is_unspecified() && !self.net_restrict.allows(ip);
-        let port = Some(candidate.address.port());
         if is_own
             || is_outside
-            || !self.filter.permits(id, ip, port)
             || self.by_id.contains_key(id)
             || pending(self.sessions) >= MAX_PENDING
         {
             return false;
         }
+        // The filter last: it may take longer than the rest.
+        let remote = Remote {
+            id: *id,
+            ip,
+            port: candidate.address.port(),
+            is_dialled: true,
+        };
+        self.may_have_slot(source, id, ip) && self.filter.permits(&remote)
+    }
+
+    fn may_have_slot(&self, source: Source, id: &NodeId, ip: IpAddr) -> bool {
         if source == Source::Trusted {
             return true;
         }

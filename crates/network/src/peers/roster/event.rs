@@ -85,6 +85,8 @@ pub enum Event {
         id: NodeId,
         /// What it offers as far as its Hello says.
         offers: Offers,
+        /// Where it listens, as its Hello says; 0 if that says nothing.
+        port: u16,
     },
     /// Both sides' Status have come: the session is a peer. Again, when it offers something else.
     Up {

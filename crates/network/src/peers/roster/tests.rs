@@ -77,8 +77,16 @@ impl Bench {
     }
 
     fn greet(&mut self, conn: ConnId, number: u64, offers: Offers) -> Vec<Action> {
-        let id = id(number);
-        self.step(Event::Greeted { conn, id, offers })
+        self.greet_as(conn, id(number), offers)
+    }
+
+    fn greet_as(&mut self, conn: ConnId, id: NodeId, offers: Offers) -> Vec<Action> {
+        self.step(Event::Greeted {
+            conn,
+            id,
+            offers,
+            port: 0,
+        })
     }
 
     /// A node connects and becomes a peer, or the refusal.
@@ -96,8 +104,7 @@ impl Bench {
     fn connect_dialled(&mut self, actions: &[Action], offers: Offers) -> Vec<ConnId> {
         let mut conns = Vec::new();
         for (conn, candidate) in dials(actions) {
-            let id = candidate.id;
-            let actions = self.step(Event::Greeted { conn, id, offers });
+            let actions = self.greet_as(conn, candidate.id, offers);
             if actions.contains(&Action::Accept(conn)) {
                 self.step(Event::Up { conn, offers });
                 conns.push(conn);
@@ -187,9 +194,7 @@ fn a_node_that_connects_while_it_is_dialled_leaves_the_dial_in_flight_until_that
     bench.join(1).unwrap();
     assert_eq!(bench.roster.plan.in_flight.len(), 1);
     bench.now_ms += 2_000;
-    let (id, offers) = (candidate.id, Offers::default());
-    let conn = dialled;
-    let actions = bench.step(Event::Greeted { conn, id, offers });
+    let actions = bench.greet_as(dialled, candidate.id, Offers::default());
     assert_eq!(refused(&actions), Err(Refusal::AlreadyConnected));
     assert_eq!(bench.roster.plan.in_flight.len(), 0);
 }
@@ -218,7 +223,7 @@ fn this_node_a_key_of_zeros_and_another_node_than_dialled_are_refused() {
         conn: ConnId(2),
         end: End::Failed,
     });
-    let actions = bench.step(Event::Greeted { conn, id, offers });
+    let actions = bench.greet_as(conn, id, offers);
     assert_eq!(refused(&actions), Err(Refusal::NullIdentity));
     bench.find(3..4);
     let (conn, _) = dials(&bench.after(1))[0];

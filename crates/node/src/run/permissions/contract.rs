@@ -5,13 +5,16 @@ use crate::run::config::PermissionsConfig;
 use eyre::{Result, bail, ensure, eyre};
 use niwaki_chain::{Chain, ContractAnswer};
 use niwaki_crypto::keccak256;
+use niwaki_network::peers::Remote;
 use niwaki_network::{Host, Node, NodeId};
-use niwaki_primitives::{Address, Bytes, Transaction, TxEnvelope, U256, hex};
+use niwaki_primitives::{Address, B256, Bytes, Transaction, TxEnvelope, U256, hex};
 use niwaki_rpc::{Backend, SyncStatus};
+use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use tracing::warn;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+use tracing::{debug, warn};
 
 const WORD: usize = 32;
 
@@ -33,8 +36,13 @@ enum Interface {
     Texts,
 }
 
-/// Says whether the chain is where that of the peers is.
-type IsSynced = Box<dyn Fn() -> bool + Send + Sync>;
+/// Says whether peers are connected and none of them is ahead.
+type IsLevel = Box<dyn Fn() -> bool + Send + Sync>;
+
+/// The chain counts as synced once it has been level with its peers for so long: what a peer has is known a moment after it connects.
+const LEVEL_FOR: Duration = Duration::from_secs(2);
+/// Answers about connections that are kept, of one head.
+const MAX_ANSWERS: usize = 1_024;
 
 /// The contracts that are enabled.
 #[derive(Default)]
@@ -44,7 +52,7 @@ pub(crate) struct Contracts {
 }
 
 impl Contracts {
-    /// Refuses a contract for nodes that does not answer as its interface says.
+    /// Refuses a contract for nodes that does not answer as its interface says, or without an address of this node to ask with.
     pub(crate) fn open(
         config: &PermissionsConfig,
         own: Option<&End>,
@@ -52,49 +60,115 @@ impl Contracts {
         chain: &Arc<Chain>,
         backend: &Arc<Backend>,
     ) -> Result<Self> {
-        let accounts = config.accounts_contract.map(|address| AccountContract {
-            chain: Arc::clone(chain),
+        let ask = |address| Asked {
+            chain: Arc::downgrade(chain),
             address,
+        };
+        let accounts = config.accounts_contract.map(|address| AccountContract {
+            asked: ask(address),
+            was_absent: AtomicBool::new(false),
         });
         let nodes = own.zip(config.nodes_contract);
         let nodes = nodes.map(|(own, (address, version))| NodeContract {
-            chain: Arc::clone(chain),
-            address,
+            asked: ask(address),
             interface: match version {
                 1 => Interface::Halves,
                 _ => Interface::Texts,
             },
             own: own.clone(),
             fixed: fixed.to_vec(),
-            is_synced: is_synced(backend),
-            was_synced: AtomicBool::new(false),
+            gate: Gate::new(is_level(backend)),
+            answers: Mutex::default(),
         });
         if let Some(contract) = &nodes {
-            contract.check()?;
+            ensure!(
+                !contract.own.ip.is_unspecified(),
+                "a contract for nodes is asked with the address of this node, which is not known; give --p2p-host"
+            );
+            if chain.has_state() {
+                contract.check()?;
+            }
+        }
+        if let Some(contract) = &accounts
+            && chain.has_state()
+        {
+            contract.warn_if_absent();
         }
         Ok(Self { accounts, nodes })
     }
 }
 
-/// Whether the chain is where those of the peers are. The backend keeps the pool, which keeps the permissions.
-fn is_synced(backend: &Arc<Backend>) -> IsSynced {
+/// The backend keeps the pool, which keeps the permissions.
+fn is_level(backend: &Arc<Backend>) -> IsLevel {
     let backend = Arc::downgrade(backend);
     Box::new(move || {
         let backend = backend.upgrade();
-        backend.is_some_and(|backend| backend.sync_status() == SyncStatus::Current)
+        backend.is_some_and(|backend| {
+            backend.peer_count() > 0 && backend.sync_status() == SyncStatus::Current
+        })
     })
+}
+
+/// Whether the chain was synced since the start; then it stays so.
+struct Gate {
+    is_level: IsLevel,
+    /// Since when it is level.
+    since: Mutex<Option<Instant>>,
+    is_open: AtomicBool,
+}
+
+impl Gate {
+    fn new(is_level: IsLevel) -> Self {
+        Self {
+            is_level,
+            since: Mutex::default(),
+            is_open: AtomicBool::new(false),
+        }
+    }
+
+    fn is_open(&self, now: Instant) -> bool {
+        if self.is_open.load(Ordering::Relaxed) {
+            return true;
+        }
+        let mut since = lock(&self.since);
+        *since = (self.is_level)().then(|| since.unwrap_or(now));
+        let is_open = since.is_some_and(|since| now.duration_since(since) >= LEVEL_FOR);
+        self.is_open.store(is_open, Ordering::Relaxed);
+        is_open
+    }
 }
 
 /// Connections.
 pub(super) struct NodeContract {
-    chain: Arc<Chain>,
-    address: Address,
+    asked: Asked,
     interface: Interface,
     own: End,
-    /// The operator's boot nodes and static nodes: they are dialled before the chain is synced, when the contract may be an old one.
+    /// The operator's boot nodes and static nodes: only with them the node deals before the chain is synced, when the contract may be an
+    /// old one.
     fixed: Vec<Node>,
-    is_synced: IsSynced,
-    was_synced: AtomicBool,
+    gate: Gate,
+    answers: Mutex<Answers>,
+}
+
+/// What the contract has answered.
+#[derive(Default)]
+struct Answers {
+    /// In the state of this block,
+    head: B256,
+    now: HashMap<Remote, bool>,
+    /// and in the one that was asked before.
+    before: HashMap<Remote, bool>,
+    has_warned: bool,
+}
+
+impl Answers {
+    fn follow(&mut self, head: B256) {
+        if self.head != head || self.now.len() >= MAX_ANSWERS {
+            self.head = head;
+            self.before = std::mem::take(&mut self.now);
+            self.has_warned = false;
+        }
+    }
 }
 
 impl NodeContract {
@@ -105,7 +179,7 @@ impl NodeContract {
             eyre!(
                 "the node permissioning contract at {} does not answer as version {} does: {reason:#}; correct \
                  --permissions-nodes-contract-address or --permissions-nodes-contract-version",
-                self.address,
+                self.asked.address,
                 match self.interface {
                     Interface::Halves => 1,
                     Interface::Texts => 2,
@@ -114,47 +188,62 @@ impl NodeContract {
         })
     }
 
-    /// Whether a connection may be. `port` is that of a node that is dialled.
-    pub(super) fn allows(&self, id: &NodeId, ip: IpAddr, port: Option<u16>) -> bool {
-        if !self.has_synced() && !self.fixed.is_empty() {
-            return port.is_some_and(|port| self.is_fixed(id, ip, port));
-        }
-        let peer = End {
-            id: *id,
-            ip,
-            port: port.unwrap_or(0),
+    /// Whether it is asked: not before the chain is synced, if there are nodes to sync from.
+    pub(super) fn is_asked(&self) -> bool {
+        self.fixed.is_empty() || self.gate.is_open(Instant::now())
+    }
+
+    /// Whether a connection may be.
+    pub(super) fn allows(&self, remote: &Remote) -> bool {
+        let is_allowed = match self.is_asked() {
+            true => self.answer(remote),
+            false => self.is_fixed(remote),
         };
-        let asked = match port {
-            Some(_) => self.ask(&self.own, &peer),
-            None => self.ask(&peer, &self.own),
-        };
-        let is_allowed = asked.unwrap_or_else(|reason| {
-            warn!(contract = %self.address, "No connection to {ip}: the contract does not answer: {reason:#}");
-            false
-        });
         count("node_smart_contract", is_allowed);
         is_allowed
     }
 
-    fn has_synced(&self) -> bool {
-        if !self.was_synced.load(Ordering::Relaxed) && (self.is_synced)() {
-            self.was_synced.store(true, Ordering::Relaxed);
+    /// The answer in the state of the head. If the contract can't be asked what it said before holds.
+    fn answer(&self, remote: &Remote) -> bool {
+        let head = self.asked.head();
+        let mut answers = lock(&self.answers);
+        answers.follow(head);
+        if let Some(known) = answers.now.get(remote) {
+            return *known;
         }
-        self.was_synced.load(Ordering::Relaxed)
+        let peer = End {
+            id: remote.id,
+            ip: remote.ip,
+            port: remote.port,
+        };
+        let asked = match remote.is_dialled {
+            true => self.ask(&self.own, &peer),
+            false => self.ask(&peer, &self.own),
+        };
+        let is_allowed = asked.unwrap_or_else(|reason| {
+            if !std::mem::replace(&mut answers.has_warned, true) {
+                warn!(contract = %self.asked.address, "The contract for nodes does not answer, so what it said before holds: {reason:#}");
+            }
+            answers.before.get(remote).copied().unwrap_or(false)
+        });
+        answers.now.insert(*remote, is_allowed);
+        is_allowed
     }
 
-    fn is_fixed(&self, id: &NodeId, ip: IpAddr, port: u16) -> bool {
+    /// The port of one that connected may be any.
+    fn is_fixed(&self, remote: &Remote) -> bool {
         self.fixed.iter().any(|node| {
             let is_there = match &node.host {
-                Host::Ip(own) => *own == ip,
+                Host::Ip(own) => *own == remote.ip,
                 Host::Name(_) => true,
             };
-            node.id == *id && node.tcp == port && is_there
+            let is_port = !remote.is_dialled || node.tcp == remote.port;
+            node.id == remote.id && is_port && is_there
         })
     }
 
     fn ask(&self, source: &End, destination: &End) -> Result<bool> {
-        let call = |input| match ask(&self.chain, self.address, input)? {
+        let call = |input| match self.asked.ask(input)? {
             Some(answer) => Ok(answer),
             None => bail!("there is no contract"),
         };
@@ -169,33 +258,69 @@ impl NodeContract {
 
 /// Transactions.
 pub(super) struct AccountContract {
-    chain: Arc<Chain>,
-    address: Address,
+    asked: Asked,
+    was_absent: AtomicBool,
 }
 
 impl AccountContract {
     /// Whether a transaction may be sent. Without a contract all may.
     pub(super) fn allows(&self, sender: &Address, tx: &TxEnvelope) -> bool {
-        let asked = ask(&self.chain, self.address, transaction(sender, tx));
-        let asked = asked.and_then(|answer| answer.map_or(Ok(true), |answer| read_bool(&answer)));
-        let is_allowed = asked.unwrap_or_else(|reason| {
-            warn!(contract = %self.address, "No transaction of {sender}: the contract does not answer: {reason:#}");
+        let answer = self.asked.ask(transaction(sender, tx));
+        let is_allowed = answer.and_then(|answer| match answer {
+            Some(answer) => read_bool(&answer),
+            None => {
+                self.warn_if_absent();
+                Ok(true)
+            }
+        });
+        let is_allowed = is_allowed.unwrap_or_else(|reason| {
+            debug!(contract = %self.asked.address, %sender, "The contract for accounts does not answer: {reason:#}");
             false
         });
         count("transaction_smart_contract", is_allowed);
         is_allowed
     }
+
+    /// Says once that all may send.
+    fn warn_if_absent(&self) {
+        let is_absent = matches!(self.asked.ask(Bytes::new()), Ok(None));
+        if is_absent && !self.was_absent.swap(true, Ordering::Relaxed) {
+            warn!(
+                "There is no contract at {}, so every account may send transactions; see --permissions-accounts-contract-address",
+                self.asked.address
+            );
+        }
+    }
 }
 
-/// What a contract answers at the head; `None` if there is none.
-fn ask(chain: &Chain, contract: Address, input: Bytes) -> Result<Option<Bytes>> {
-    let answer = chain.ask_contract(&chain.head(), contract, input)?;
-    match answer {
-        Some(ContractAnswer::Output(output)) => Ok(Some(output)),
-        Some(ContractAnswer::Absent) => Ok(None),
-        Some(ContractAnswer::Failed) => bail!("the call fails"),
-        None => bail!("the state of the head is not there"),
+/// A contract of the chain; the chain's listeners keep the permissions, so these do not keep the chain.
+struct Asked {
+    chain: Weak<Chain>,
+    address: Address,
+}
+
+impl Asked {
+    fn head(&self) -> B256 {
+        let chain = self.chain.upgrade();
+        chain.map_or(B256::ZERO, |chain| chain.head().id.hash)
     }
+
+    /// What it answers at the head; `None` if there is none.
+    fn ask(&self, input: Bytes) -> Result<Option<Bytes>> {
+        let Some(chain) = self.chain.upgrade() else {
+            bail!("the node stops");
+        };
+        match chain.ask_contract(&chain.head(), self.address, input)? {
+            Some(ContractAnswer::Output(output)) => Ok(Some(output)),
+            Some(ContractAnswer::Absent) => Ok(None),
+            Some(ContractAnswer::Failed) => bail!("the call fails"),
+            None => bail!("the state of the head is not there"),
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn selector(signature: &str) -> Vec<u8> {
@@ -231,8 +356,16 @@ fn halves(source: &End, destination: &End) -> Bytes {
     out.into()
 }
 
+/// An address as Java writes it: all eight parts of IPv6, without leading zeros.
+fn host(ip: IpAddr) -> String {
+    match ip.to_canonical() {
+        IpAddr::V4(ip) => ip.to_string(),
+        IpAddr::V6(ip) => ip.segments().map(|part| format!("{part:x}")).join(":"),
+    }
+}
+
 fn texts(end: &End) -> Bytes {
-    let (id, host) = (hex::encode(end.id.0), end.ip.to_string());
+    let (id, host) = (hex::encode(end.id.0), host(end.ip));
     let (id, host) = (counted(id.as_bytes()), counted(host.as_bytes()));
     let first = 3 * WORD as u64;
     let heads = [
@@ -327,6 +460,31 @@ mod tests {
             hex::encode("10.0.0.7")
         );
         assert_eq!(call, expected);
+    }
+
+    #[test]
+    fn hosts_are_written_as_besu_does() {
+        let of = |text: &str| host(text.parse().unwrap());
+        assert_eq!(of("fd00::1"), "fd00:0:0:0:0:0:0:1");
+        assert_eq!(of("::ffff:10.0.0.7"), "10.0.0.7");
+    }
+
+    #[test]
+    fn the_gate_opens_once_the_chain_has_been_level_for_two_seconds_and_stays_open() {
+        let is_level = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&is_level);
+        let gate = Gate::new(Box::new(move || seen.load(Ordering::Relaxed)));
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        assert!(!gate.is_open(at(5_000)));
+        is_level.store(true, Ordering::Relaxed);
+        assert!(!gate.is_open(at(6_000)) && !gate.is_open(at(7_999)));
+        is_level.store(false, Ordering::Relaxed);
+        assert!(!gate.is_open(at(8_000)));
+        is_level.store(true, Ordering::Relaxed);
+        assert!(!gate.is_open(at(9_000)) && gate.is_open(at(11_000)));
+        is_level.store(false, Ordering::Relaxed);
+        assert!(gate.is_open(at(12_000)));
     }
 
     #[test]

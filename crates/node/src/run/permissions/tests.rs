@@ -1,7 +1,7 @@
 //! The lists, their files, and Besu's words.
 
 use super::*;
-use niwaki_network::NodeKey;
+use niwaki_network::{NodeId, NodeKey};
 use niwaki_primitives::B256;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,6 +12,16 @@ const TWO: &str = "0x627306090abab3a6e1400e9345bc60c78a8bef57";
 
 fn id(number: u8) -> NodeId {
     NodeKey::new(B256::repeat_byte(number)).unwrap().id()
+}
+
+/// One that is dialled at this port, or that connected.
+fn remote(number: u8, ip: [u8; 4], dialled: Option<u16>) -> Remote {
+    Remote {
+        id: id(number),
+        ip: ip.into(),
+        port: dialled.unwrap_or(0),
+        is_dialled: dialled.is_some(),
+    }
 }
 
 fn node(number: u8) -> String {
@@ -103,7 +113,7 @@ fn nodes_are_known_by_key_address_and_port_and_a_change_is_told() {
     }));
     let allows = |number, ip: [u8; 4], port| {
         let permissions = &rig.permissions;
-        permissions.allows_node(&id(number), ip.into(), port)
+        permissions.allows_node(&remote(number, ip, port))
     };
     assert!(allows(1, [127, 0, 0, 1], Some(30_303)) && allows(1, [127, 0, 0, 1], None));
     assert!(!allows(1, [127, 0, 0, 1], Some(30_304)) && !allows(1, [10, 0, 0, 1], None));
@@ -137,7 +147,7 @@ fn a_fixed_node_must_be_listed_and_stays() {
     assert!(refused.unwrap_err().contains("fixed node"));
     std::fs::write(&path, "accounts-allowlist=[]\nnodes-allowlist=[]").unwrap();
     assert!(permissions.reload().is_err());
-    assert!(permissions.allows_node(&id(1), [127, 0, 0, 1].into(), None));
+    assert!(permissions.allows_node(&remote(1, [127, 0, 0, 1], None)));
     let text = "accounts-allowlist=[]\nnodes-allowlist=[]";
     let refused = open(text, vec![fixed]).err().unwrap().to_string();
     assert!(refused.contains("nodes-allowlist"), "{refused}");

@@ -51,6 +51,7 @@ fn any_event(rng: &mut SmallRng, known: &[ConnId]) -> Event {
             conn,
             id: id(number),
             offers: offers(number),
+            port: 0,
         },
         6..=8 => Event::Up {
             conn,
@@ -187,7 +188,7 @@ proptest! {
                 let address = SocketAddr::new([30 + a, b, c, 1].into(), 1);
                 let (id, offers) = (id(number), Offers::default());
                 roster.step(Event::Incoming { conn, address }, now_ms);
-                roster.step(Event::Greeted { conn, id, offers }, now_ms);
+                roster.step(Event::Greeted { conn, id, offers, port: 0 }, now_ms);
                 roster.step(Event::Up { conn, offers }, now_ms);
             }
             // One honest node is found each second.
@@ -200,7 +201,7 @@ proptest! {
             for action in roster.step(Event::Tick, now_ms) {
                 if let Action::Dial { conn, candidate, .. } = action {
                     let (id, offers) = (candidate.id, Offers::default());
-                    roster.step(Event::Greeted { conn, id, offers }, now_ms);
+                    roster.step(Event::Greeted { conn, id, offers, port: 0 }, now_ms);
                     roster.step(Event::Up { conn, offers }, now_ms);
                 }
             }

@@ -63,6 +63,7 @@ impl Pair {
                 conn,
                 id: id(NODES[other]),
                 offers: Offers::default(),
+                port: 0,
             },
             _ => Event::Up {
                 conn,
