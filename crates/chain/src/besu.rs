@@ -97,6 +97,9 @@ pub enum BesuError {
         /// The head of the data path.
         head: BlockId,
     },
+    /// The data path is one of a node whose state is on its way.
+    #[error("the data path has a chain whose state is being downloaded; name an empty --data-path")]
+    NoState,
     /// The rows are not those of the header.
     #[error(
         "the accounts and slots of Besu have state root {got}, the header of block {block} says {expected}; nothing was taken over. \

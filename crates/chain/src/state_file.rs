@@ -12,8 +12,8 @@ use niwaki_primitives::Fault;
 use niwaki_storage::{Segment, Snapshot, missing};
 use std::path::Path;
 
-pub(crate) use import::verify_genesis;
 pub use import::{GenesisSource, StateImport};
+pub(crate) use import::{is_resumable_fault, verify_genesis};
 
 /// Ancestors whose hashes a block can read.
 ///

@@ -7,8 +7,10 @@ use rocksdb::{
     Options, ReadOptions, WriteBatch,
 };
 use rustix::fs::{FlockOperation, fcntl_lock};
+use rustix::io::Errno;
 use std::fmt;
 use std::fs::File;
+use std::io::ErrorKind;
 use std::path::Path;
 
 /// Files that are open at once at most.
@@ -164,13 +166,19 @@ impl Iterator for ForeignRows<'_> {
 
 /// Takes the lock by which RocksDB keeps other processes off; without a lock file there is none to take.
 fn hold(folder: &Path) -> Result<Option<File>, ForeignOpenError> {
-    let Ok(file) = File::open(folder.join("LOCK")) else {
-        return Ok(None);
+    let path = folder.join("LOCK");
+    let file = match File::open(&path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(Fault::io("open", &path, error).into()),
     };
     // A lock of a file that is open for reading only can't be exclusive; RocksDB's own is, so they exclude each other.
     match fcntl_lock(&file, FlockOperation::NonBlockingLockShared) {
         Ok(()) => Ok(Some(file)),
-        Err(_) => Err(ForeignOpenError::InUse(folder.display().to_string())),
+        Err(Errno::ACCESS | Errno::AGAIN) => {
+            Err(ForeignOpenError::InUse(folder.display().to_string()))
+        }
+        Err(error) => Err(Fault::io("lock", &path, error.into()).into()),
     }
 }
 

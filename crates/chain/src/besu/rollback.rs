@@ -5,6 +5,7 @@
 
 use super::{BesuError, BesuFolder, TRIE_LOG};
 use crate::BlockId;
+use crate::genesis_file::{Loading, LoadingReport};
 use alloy_rlp::{Decodable, Error, Header};
 use niwaki_crypto::keccak256;
 use niwaki_primitives::{Address, B256, Bytes, U256};
@@ -19,10 +20,16 @@ pub(super) struct Earlier {
     /// Zero where there was no value.
     pub(super) slots: HashMap<B256, HashMap<B256, U256>>,
     pub(super) codes: Vec<Bytes>,
+    /// Values that were read, those that were overwritten counted too.
+    values: usize,
 }
 
+/// A state is rolled back until about so many values are in memory: 200 MiB.
+const MAX_VALUES: usize = 1 << 20;
+
 impl BesuFolder {
-    /// Rolls the state of `from` back, to that of block `target` if there are logs, but at least to a canonical block. Returns the block
+    /// Rolls the state of `from` back, to that of block `target` if there are logs and they do not have too much, but at least to a canonical
+    /// block. Returns the block
     /// whose state it is, and what differs from the stored one.
     ///
     /// # Errors
@@ -31,13 +38,18 @@ impl BesuFolder {
         &self,
         from: BlockId,
         target: u64,
+        report: &mut LoadingReport<'_>,
     ) -> Result<(BlockId, Earlier), BesuError> {
         let mut earlier = Earlier::default();
         let mut block = from;
         loop {
             let is_canonical = self.hash_at(block.number)? == Some(block.hash);
-            if is_canonical && block.number <= target {
+            let is_far = block.number <= target || earlier.values >= MAX_VALUES;
+            if is_canonical && is_far {
                 break;
+            }
+            if !report(Loading::Reading(0, 1)) {
+                return Err(BesuError::Stopped);
             }
             let log = match block.number {
                 0 => None,
@@ -77,6 +89,7 @@ impl Earlier {
                 let before = not_null(&mut account)?;
                 let before = before.map(account_of).transpose()?;
                 self.accounts.insert(key, before);
+                self.values += 1;
             }
             if let Some(mut code) = not_null(&mut change)? {
                 let before = Header::decode_bytes(&mut code, false)?;
@@ -92,6 +105,7 @@ impl Earlier {
                 let mut slot = list(&mut slots)?;
                 let hash = B256::decode(&mut slot)?;
                 before.insert(hash, U256::decode(&mut slot)?);
+                self.values += 1;
             }
         }
         Ok(())

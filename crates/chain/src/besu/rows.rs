@@ -35,9 +35,10 @@ pub(super) enum Values {
 /// How far an interrupted load has come: the last account and all that belongs to it, or the last code.
 #[derive(Clone, Debug, Default, PartialEq, Eq, RlpDecodable, RlpEncodable)]
 pub(super) struct Position {
-    /// What is loaded: the base block, and the head of Besu.
+    /// The block whose state is loaded,
     pub(super) base: B256,
-    pub(super) head: B256,
+    /// and the one whose state Besu stores.
+    pub(super) stored: B256,
     /// Whether accounts and slots are done.
     pub(super) is_at_codes: bool,
     /// The key of the last row that is loaded, empty before the first.

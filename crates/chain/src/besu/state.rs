@@ -34,6 +34,9 @@ pub struct BesuImport {
 
 /// Which state is loaded, and from where.
 struct Base {
+    /// The block whose state Besu stores.
+    stored: B256,
+    /// The block whose state is loaded.
     block: StoredHeader,
     values: Values,
     earlier: Earlier,
@@ -74,50 +77,86 @@ impl Chain {
             folder.check_head_of(&chain)?;
             return Ok(chain);
         }
-        let base = folder.base(import.executed, &spec)?;
+        let base = folder.base(import.executed, &spec, report)?;
         let mut batch = folder.blocks_of(&base.block, &spec)?;
         batch.append(identity);
-        let (mut load, position) = folder.begin_load(&world, &base.block)?;
+        let (block, root) = (base.block.id, base.block.header.state_root);
+        if let Err(error) = folder.load(&world, base, run_bytes, report) {
+            if !is_resumable(&error) {
+                world.database().remove_staging_dir()?;
+            }
+            return Err(error);
+        }
+        world.finish_genesis(block, root, batch)?;
+        Ok(Self::open_world(world, spec)?)
+    }
+}
+
+/// Whether what was loaded before an error may be right.
+fn is_resumable(error: &BesuError) -> bool {
+    match error {
+        BesuError::Stopped => true,
+        BesuError::Fault(fault) => crate::state_file::is_resumable_fault(fault),
+        _ => false,
+    }
+}
+
+impl BesuFolder {
+    /// Loads the rows of the base and compares their root.
+    fn load(
+        &self,
+        world: &WorldState,
+        base: Base,
+        run_bytes: Option<usize>,
+        report: &mut LoadingReport<'_>,
+    ) -> Result<(), BesuError> {
+        let (mut load, position) = self.begin_load(world, &base)?;
         if let Some(run_bytes) = run_bytes {
             load = load.with_run_bytes(run_bytes);
         }
-        let loader = RowLoader::new(folder, load, base.earlier, position);
+        let loader = RowLoader::new(self, load, base.earlier, position);
         let load = loader.run(base.values, report)?;
         let got = load.finish(&mut |done, of| report(Loading::Writing(done, of)))?;
         let (block, expected) = (base.block.id, base.block.header.state_root);
         if got != expected {
-            world.database().remove_staging_dir()?;
             return Err(BesuError::Root {
                 got,
                 expected,
                 block,
             });
         }
-        if let Some(hash) = world.missing_code()? {
-            return Err(folder.damaged(format!("an account has code {hash}, which is not there")));
+        match world.missing_code()? {
+            Some(hash) => {
+                Err(self.damaged(format!("an account has code {hash}, which is not there")))
+            }
+            None => Ok(()),
         }
-        world.finish_genesis(block, expected, batch)?;
-        Ok(Self::open_world(world, spec)?)
     }
-}
 
-impl BesuFolder {
     /// The head of a chain that is there already must be a block of Besu's.
     fn check_head_of(&self, chain: &Chain) -> Result<(), BesuError> {
+        if !chain.has_state() {
+            return Err(BesuError::NoState);
+        }
         let head = chain.head().id;
-        match self.hash_at(head.number)? == Some(head.hash) && chain.has_state() {
+        match self.hash_at(head.number)? == Some(head.hash) {
             true => Ok(()),
             false => Err(BesuError::OtherHead { head }),
         }
     }
 
     /// The state that is loaded: that of Besu's head, `executed` blocks earlier if that can be had.
-    fn base(&self, executed: u64, spec: &ChainSpec) -> Result<Base, BesuError> {
+    fn base(
+        &self,
+        executed: u64,
+        spec: &ChainSpec,
+        report: &mut LoadingReport<'_>,
+    ) -> Result<Base, BesuError> {
         let target = self.head.number.saturating_sub(executed);
-        let (block, values, earlier) = match self.layout {
+        let (stored, block, values, earlier) = match self.layout {
             BesuLayout::Forest => {
                 let (block, root) = self.forest_base(target)?;
-                (block, Values::ByHash(root), Earlier::default())
+                (block.hash, block, Values::ByHash(root), Earlier::default())
             }
             BesuLayout::Bonsai => {
                 let row = self.database.get(TRIE_BRANCH, STATE_BLOCK)?;
@@ -126,8 +165,9 @@ impl BesuFolder {
                 let hash = self.hash(&row, "worldBlockHash")?;
                 let header = self.header(&hash)?;
                 let number = header.number;
-                let (block, earlier) = self.roll_back(BlockId { number, hash }, target)?;
-                (block, self.bonsai_values(header.state_root)?, earlier)
+                let from = BlockId { number, hash };
+                let (block, earlier) = self.roll_back(from, target, report)?;
+                (hash, block, self.bonsai_values(header.state_root)?, earlier)
             }
         };
         let total_difficulty = self.total_difficulty(&block.hash)?;
@@ -136,6 +176,7 @@ impl BesuFolder {
             return Err(self.damaged(format!("the header of block {block} has another hash")));
         }
         Ok(Base {
+            stored,
             block: StoredHeader {
                 id: block,
                 header,
@@ -200,19 +241,19 @@ impl BesuFolder {
     fn begin_load<'w>(
         &self,
         world: &'w WorldState,
-        base: &StoredHeader,
+        base: &Base,
     ) -> Result<(GenesisLoad<'w>, Position), BesuError> {
-        if let Some(checkpoint) = world.resumable_load()?
-            && let Ok(position) = alloy_rlp::decode_exact::<Position>(&checkpoint.note)
-            && (position.base, position.head) == (base.id.hash, self.head.hash)
-        {
-            return Ok((world.resume_genesis(&checkpoint)?, position));
-        }
         let position = Position {
-            base: base.id.hash,
-            head: self.head.hash,
+            base: base.block.id.hash,
+            stored: base.stored,
             ..Position::default()
         };
+        if let Some(checkpoint) = world.resumable_load()?
+            && let Ok(known) = alloy_rlp::decode_exact::<Position>(&checkpoint.note)
+            && (known.base, known.stored) == (position.base, position.stored)
+        {
+            return Ok((world.resume_genesis(&checkpoint)?, known));
+        }
         Ok((world.begin_genesis()?, position))
     }
 }

@@ -7,6 +7,8 @@
 
 mod resume;
 
+pub(crate) use resume::is_resumable_fault;
+
 use crate::check::{are_receipts_valid, is_body_valid};
 use crate::chunks::{About, Chunk, ChunkReader, FileKind};
 use crate::genesis_file::{Loading, LoadingReport, verify_genesis_file};

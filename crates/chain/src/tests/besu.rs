@@ -267,6 +267,37 @@ fn damaged_folders_are_refused_by_what_is_wrong() {
 }
 
 #[test]
+fn what_was_loaded_of_a_damaged_folder_is_not_used_for_a_sound_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let load = |folder: &Path, data_path: &Path| {
+        let folder = BesuFolder::open(folder).unwrap();
+        let import = besu_import(data_path, 90);
+        Chain::import_besu_state_with(&folder, &import, Some(4_000), &mut |_| true)
+    };
+    let sound = folders().join("bonsai");
+    let expected = dump(&load(&sound, &dir.path().join("expected")).unwrap());
+    let damages: [(&str, &Change<'_>); 2] = [
+        ("slot", &|family, key, value| {
+            let is_slot = family == ACCOUNT_STORAGE;
+            same(key, if is_slot { vec![7] } else { value })
+        }),
+        ("code", &|family, key, value| {
+            let is_code = family == CODE_STORAGE && value.len() > 50;
+            (!is_code).then(|| (key.to_vec(), value))
+        }),
+    ];
+    for (name, damage) in damages {
+        let damaged = altered(&dir.path().join(name), damage, &[]);
+        let data_path = dir.path().join(format!("{name}-taken"));
+        load(&damaged, &data_path).unwrap_err();
+        assert!(
+            dump(&load(&sound, &data_path).unwrap()) == expected,
+            "{name}"
+        );
+    }
+}
+
+#[test]
 fn a_folder_of_another_chain_and_a_chain_that_is_not_the_folders_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let folder = BesuFolder::open(&folders().join("forest")).unwrap();

@@ -78,15 +78,14 @@ fn load_state(
 /// Copies the blocks below those that came with the state.
 fn copy_blocks(folder: &BesuFolder, chain: &Chain, stop: &Stop) -> Result<()> {
     let began = Instant::now();
-    let mut progress = Progress::new(chain.first_block()?.saturating_sub(1));
-    let mut number = chain.first_block()?;
+    let first = chain.first_block()?;
+    let mut progress = Progress::new(first.saturating_sub(1));
     let copied = folder.copy_history(chain, &mut |done, _| {
-        number = number.saturating_sub(done);
         progress.show(Done {
             bytes: done,
             blocks: done,
             gas: 0,
-            number,
+            number: first.saturating_sub(done),
         });
         !stop.is_requested()
     });

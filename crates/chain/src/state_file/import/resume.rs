@@ -73,9 +73,18 @@ pub(super) fn checkpoint(
 /// Whether the checkpoint may be right although the import has ended with `error`.
 pub(super) fn is_resumable(error: &TransferError) -> bool {
     match error {
-        TransferError::Stopped | TransferError::Fault(Fault::Engine { .. }) => true,
+        TransferError::Stopped => true,
+        TransferError::Fault(fault) => is_resumable_fault(fault),
+        _ => false,
+    }
+}
+
+/// The same of a fault.
+pub(crate) fn is_resumable_fault(fault: &Fault) -> bool {
+    match fault {
+        Fault::Engine { .. } => true,
         // A run ends in the middle of a record.
-        TransferError::Fault(Fault::Io { error, .. }) => error.kind() != ErrorKind::UnexpectedEof,
+        Fault::Io { error, .. } => error.kind() != ErrorKind::UnexpectedEof,
         _ => false,
     }
 }
