@@ -142,7 +142,8 @@ pub struct Status {
     pub validators: ValidatorSet,
     /// The nodes to which it is connected.
     pub connected: BTreeSet<Address>,
-    /// How many blocks it has executed since the start: proposed, built and imported ones.
+    /// How many blocks it has executed since the start: proposals, its own, and those that a quorum finished before it had seen them. Not what
+    /// the sync imports.
     pub executions: u64,
 }
 

@@ -39,7 +39,7 @@ pub(crate) fn show(options: &Options, request: &AccountOptions) -> Result<Outcom
         "storageProof": slots.collect::<Result<Vec<_>>>()?,
     });
     if request.proof {
-        let proofs = state.proofs()?.ok_or_else(|| {
+        let proofs = state.proofs(position.root)?.ok_or_else(|| {
             eyre!(
                 "too much has changed since block {number} for proofs; leave out --proof, or start a new \
                  chain with --data-storage-format=X_BONSAI_ARCHIVE"

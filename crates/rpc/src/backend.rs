@@ -9,7 +9,7 @@ use crate::niwaki::RecentBlockStats;
 use crate::operator::Operator;
 use crate::params::{BlockRef, BlockTag};
 use crate::payloads::{BuildLimits, Builder, Payloads};
-use crate::state::State;
+use crate::state::{ProvableStates, State};
 use crate::subscriptions::Events;
 use crate::{RpcError, lock};
 use niwaki_chain::{
@@ -133,6 +133,8 @@ pub struct Backend {
     operator: Operator,
     /// The state after the head, shared by calls so that each needs no snapshot of its own.
     head_state: Mutex<Option<ChainView>>,
+    /// States below it that were proved.
+    pub(crate) provable: ProvableStates,
     ids: AtomicU64,
     /// When the consensus client called last, or when this node started.
     last_consensus_call: Mutex<Instant>,
@@ -177,6 +179,7 @@ impl Backend {
             block_stats: RecentBlockStats::default(),
             operator: Operator::default(),
             head_state: Mutex::default(),
+            provable: ProvableStates::default(),
             ids: AtomicU64::new(first_id()),
             last_consensus_call: Mutex::new(Instant::now()),
             engine_log: EngineLog::default(),
@@ -387,8 +390,9 @@ impl Backend {
         })
     }
 
-    /// Drops the cached state of a former head.
+    /// Drops the cached states of a former head.
     pub fn head_moved(&self) {
+        self.provable.clear();
         let mut cached = lock(&self.head_state);
         let head = self.chain().head().id;
         cached.take_if(|view| view.block() != head);

@@ -1,9 +1,11 @@
 //! The state at a block, from wherever it is kept, and proofs of it.
 
-use niwaki_chain::{ChainView, HistoricalView, ProvableView, RangeVisitor};
+use crate::lock;
+use niwaki_chain::{BlockId, ChainView, HistoricalView, ProvableView, RangeVisitor};
 use niwaki_crypto::keccak256;
 use niwaki_primitives::{Account, Address, B256, Bytes, EMPTY_ROOT_HASH, Fault, StateView, U256};
 use niwaki_trie::TrieAccount;
+use std::sync::{Arc, Mutex};
 
 /// The state after a block.
 #[derive(Debug)]
@@ -53,16 +55,25 @@ impl State {
         Ok(account.unwrap_or_else(empty))
     }
 
-    /// Proofs of what this state has; `None` if it differs from the head's in too many values and there is no archive.
+    /// Proofs of what this state has, whose root is `root`; `None` if it differs from the head's in too many values and there is no archive.
     ///
     /// # Errors
-    /// A fault of the storage.
-    pub fn proofs(&self) -> Result<Option<Proofs<'_>>, Fault> {
-        Ok(match self {
-            Self::Recent(view) if view.differing_values() > MAX_PROOF_CHANGES => None,
-            Self::Recent(view) => Some(Proofs::Recent(Box::new(view.clone().with_tries(1)?))),
-            Self::Past(view) => Some(Proofs::Past(view)),
-        })
+    /// A fault of the storage, also if the tries that were computed have another root.
+    pub fn proofs(&self, root: B256) -> Result<Option<Proofs<'_>>, Fault> {
+        let view = match self {
+            Self::Past(view) => return Ok(Some(Proofs::Past(view))),
+            Self::Recent(view) if view.differing_values() > MAX_PROOF_CHANGES => return Ok(None),
+            Self::Recent(view) => view.clone().with_tries(1)?,
+        };
+        let got = view.head().root;
+        match got == root {
+            true => Ok(Some(Proofs::Recent(Arc::new(view)))),
+            false => Err(Fault::Corrupt {
+                segment: "trie logs",
+                key: view.head().block.to_string(),
+                reason: format!("they lead to the root {got}, the header says {root}"),
+            }),
+        }
     }
 
     fn view(&self) -> &dyn StateView {
@@ -73,14 +84,56 @@ impl State {
     }
 }
 
-/// What a proof below the head may have to undo, in accounts and slots: about a second of work.
-const MAX_PROOF_CHANGES: usize = 100_000;
+/// What a proof below the head may have to undo, in accounts and slots: about half a second of work.
+const MAX_PROOF_CHANGES: usize = 50_000;
+/// States below the head whose tries are kept for more proofs,
+const KEPT: usize = 2;
+/// or one, if they have more bytes.
+const KEPT_BYTES: usize = 64 << 20;
+
+/// States below the head whose tries were computed since the head moved; one is computed at a time.
+#[derive(Debug, Default)]
+pub(crate) struct ProvableStates(Mutex<Vec<Arc<ProvableView>>>);
+
+impl ProvableStates {
+    /// As [`State::proofs`].
+    pub(crate) fn proofs<'s>(
+        &self,
+        block: BlockId,
+        root: B256,
+        state: &'s State,
+    ) -> Result<Option<Proofs<'s>>, Fault> {
+        match state {
+            State::Recent(view) if view.differing_values() > 0 => {}
+            _ => return state.proofs(root),
+        }
+        let mut kept = lock(&self.0);
+        if let Some(known) = kept.iter().find(|known| known.head().block == block) {
+            return Ok(Some(Proofs::Recent(Arc::clone(known))));
+        }
+        let proofs = state.proofs(root)?;
+        if let Some(Proofs::Recent(view)) = &proofs {
+            kept.push(Arc::clone(view));
+            let bytes =
+                |all: &[Arc<ProvableView>]| all.iter().map(|one| one.bytes()).sum::<usize>();
+            while kept.len() > KEPT || kept.len() > 1 && bytes(&kept) > KEPT_BYTES {
+                kept.remove(0);
+            }
+        }
+        Ok(proofs)
+    }
+
+    /// The head has moved: what is kept pins rows of the former one.
+    pub(crate) fn clear(&self) {
+        lock(&self.0).clear();
+    }
+}
 
 /// Proofs of one state.
 #[derive(Debug)]
 pub enum Proofs<'s> {
     /// Of the head's, or of one near it, whose tries were computed.
-    Recent(Box<ProvableView>),
+    Recent(Arc<ProvableView>),
     /// Of an older one.
     Past(&'s HistoricalView),
 }

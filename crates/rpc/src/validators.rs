@@ -89,7 +89,7 @@ pub struct ValidatorReport {
     pub validators: Vec<Address>,
     /// Those to which it is connected.
     pub connected: Vec<Address>,
-    /// How many blocks it has executed since the start.
+    /// How many blocks it has executed since the start, but for those of the sync.
     pub executions: u64,
 }
 

@@ -61,9 +61,11 @@ impl Blocks {
         };
         let began = Instant::now();
         let built = self.host.build_ahead(self.template(timestamp), &should_end);
-        self.count(Executed::Built, began);
         match built {
-            Ok((built, judged)) => self.ahead.block = Some((self.head.hash, built, judged)),
+            Ok((built, judged)) => {
+                self.count(Executed::Built, began);
+                self.ahead.block = Some((self.head.hash, built, judged));
+            }
             // At the block time it is tried again, and said.
             Err(reason) => debug!(%reason, "No block was built ahead"),
         }

@@ -159,7 +159,9 @@ impl Blocks {
                 None => {
                     let began = Instant::now();
                     let built = self.host.build(self.template(timestamp));
-                    self.count(Executed::Built, began);
+                    if built.is_ok() {
+                        self.count(Executed::Built, began);
+                    }
                     built
                 }
             },

@@ -98,7 +98,9 @@ pub(super) fn proof(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -
     let (header, state) = backend.state(block_at(params, 2)?)?;
 
     let account = state.trie_account(&address)?;
-    let proofs = state.proofs()?.ok_or_else(|| {
+    let root = header.header.state_root;
+    let proofs = backend.provable.proofs(header.id, root, &state)?;
+    let proofs = proofs.ok_or_else(|| {
         RpcError::server(format!(
             "proofs of block {} are not available: too much has changed since; they need \
              --data-storage-format=X_BONSAI_ARCHIVE",
