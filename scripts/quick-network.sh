@@ -12,6 +12,7 @@
 #   MEMORY      the budget of each niwaki (default 256M)
 #   FLAGS       more flags of each niwaki
 #   WS          1: WebSocket of node N on port 8555 + N
+#   METRICS     1: metrics of node N on port 9545 + N
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 
@@ -64,14 +65,15 @@ stop() {
 trap stop EXIT
 trap 'exit 0' INT TERM
 start_niwaki() {
-  local key=() ws=()
+  local key=() ws=() metrics=()
   [ -z "${WS:-}" ] || ws=(--rpc-ws-enabled --rpc-ws-port "$((8555 + $1))" --rpc-ws-api ETH,NET,WEB3)
+  [ -z "${METRICS:-}" ] || metrics=(--metrics-enabled --metrics-port "$((9545 + $1))")
   [ "$1" -eq 4 ] || key=(--node-private-key-file "${keys[$1]}key")
   # shellcheck disable=SC2086
   exec "$niwaki" --data-path "$2" --genesis-file "$folder/network/genesis.json" "${key[@]}" --memory-budget "${MEMORY:-256M}" \
     --p2p-host 127.0.0.1 --p2p-interface 127.0.0.1 --p2p-port "$((30303 + $1))" --discovery-enabled=false \
     --rpc-http-enabled --rpc-http-port "$((8545 + $1))" --rpc-http-api ADMIN,ETH,IBFT,NET,NIWAKI,QBFT,TXPOOL,WEB3 \
-    --min-gas-price 0 "${ws[@]}" ${FLAGS:-}
+    --min-gas-price 0 "${ws[@]}" "${metrics[@]}" ${FLAGS:-}
 }
 start_quorum() {
   local limit=$((${GAS_LIMIT:-0x2faf080})) mine=()

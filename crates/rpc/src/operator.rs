@@ -89,6 +89,14 @@ impl Operator {
         let _ = self.validator.set(hooks); // The first ones win.
     }
 
+    /// Whether this node is one of the validators of the next block.
+    pub fn is_validator(&self) -> bool {
+        self.validator.get().is_some_and(|hooks| {
+            let report = (hooks.state)();
+            report.validators.contains(&report.address)
+        })
+    }
+
     pub(crate) fn validator(&self) -> Option<&ValidatorHooks> {
         self.validator.get()
     }

@@ -8,6 +8,7 @@ use niwaki_chain::Consensus;
 use niwaki_network::peers::ConnId;
 use niwaki_network::wire::BlockRange;
 use niwaki_primitives::{B256, Fault};
+use std::fmt;
 
 /// How long a block that could not be reached is left alone.
 const REFUSED_MS: u64 = 30_000;
@@ -15,11 +16,24 @@ const REFUSED_MS: u64 = 30_000;
 const PEER_REFUSED_MS: u64 = 5_000;
 /// Blocks that are left alone, at most.
 const MAX_REFUSED: usize = 64;
-/// A validator finishes the next block itself, at about the time at which its peers have it.
-const GRACE_MS: u64 = 300;
+/// A validator finishes the next block itself, at about the time at which its peers have it: after this it does not wait for that any more.
+const GRACE_MS: u64 = 1_000;
 
-#[derive(Debug, Default)]
+/// What a sync that goes where its peers are asks the node.
+pub struct FollowsPeers {
+    /// Whether this node is one of the validators of the next block.
+    pub is_validator: Box<dyn Fn() -> bool + Send + Sync>,
+}
+
+impl fmt::Debug for FollowsPeers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FollowsPeers").finish_non_exhaustive()
+    }
+}
+
+#[derive(Debug)]
 pub(crate) struct Followed {
+    node: FollowsPeers,
     current: Option<(B256, ConnId)>,
     refused: Vec<Refused>,
     /// Since when a peer has had one block more than this node.
@@ -27,6 +41,15 @@ pub(crate) struct Followed {
 }
 
 impl Followed {
+    pub(crate) fn new(node: FollowsPeers) -> Self {
+        Self {
+            node,
+            current: None,
+            refused: Vec::new(),
+            ahead_since_ms: None,
+        }
+    }
+
     /// The block to reach; the same one until it is here or refused.
     pub(crate) fn choose(
         &mut self,
@@ -64,7 +87,8 @@ impl Followed {
                 let since_ms = *self.ahead_since_ms.get_or_insert(now_ms);
                 let is_due = now_ms.saturating_sub(since_ms) >= GRACE_MS;
                 let is_far = best.latest > head.saturating_add(1);
-                (is_far || is_due).then_some((best.latest_hash, best.conn))
+                (is_far || is_due || !(self.node.is_validator)())
+                    .then_some((best.latest_hash, best.conn))
             }
         };
         Ok(self.current.map(|(hash, _)| hash))
@@ -106,6 +130,12 @@ mod tests {
     use super::*;
     use crate::tests::{empty_chain, hash_of, main_branch};
 
+    fn followed(is_validator: bool) -> Followed {
+        Followed::new(FollowsPeers {
+            is_validator: Box::new(move || is_validator),
+        })
+    }
+
     fn offer(conn: u64, latest: u64, hash: B256) -> Offer {
         Offer {
             conn: ConnId(conn),
@@ -119,7 +149,7 @@ mod tests {
     #[test]
     fn the_highest_block_of_peers_is_followed_until_it_is_here_or_refused() {
         let consensus = Consensus::new(empty_chain(None));
-        let mut followed = Followed::default();
+        let mut followed = followed(false);
         let mut choose = |offers: &[Offer], now_ms| {
             let chosen = followed.choose(&consensus, offers, now_ms);
             chosen.unwrap()
@@ -144,7 +174,7 @@ mod tests {
     #[test]
     fn a_peer_that_invents_blocks_is_left_alone_for_some_seconds() {
         let consensus = Consensus::new(empty_chain(None));
-        let mut followed = Followed::default();
+        let mut followed = followed(false);
         let [honest, first, second] = [1, 2, 3].map(B256::repeat_byte);
         let choose = |followed: &mut Followed, invented, now_ms| {
             let offers = [offer(1, 20, honest), offer(2, 9_000, invented)];
@@ -163,7 +193,7 @@ mod tests {
         let consensus = Consensus::new(empty_chain(None));
         let blocks = main_branch();
         let unknown = [offer(1, BlockRange::UNKNOWN, hash_of(&blocks[0]))];
-        let mut followed = Followed::default();
+        let mut followed = followed(false);
         let mut choose = || followed.choose(&consensus, &unknown, 0).unwrap();
         assert_eq!(choose(), Some(unknown[0].latest_hash));
         consensus.chain().import(blocks[0].clone()).unwrap();
@@ -171,11 +201,13 @@ mod tests {
     }
 
     #[test]
-    fn the_next_block_has_a_moment_and_a_known_one_is_no_target() {
+    fn a_validator_leaves_the_next_block_a_moment_and_a_known_one_is_no_target() {
         let consensus = Consensus::new(empty_chain(None));
         let blocks = main_branch();
         let next = [offer(1, 1, hash_of(&blocks[0]))];
-        let mut followed = Followed::default();
+        let [mut follower, mut followed] = [false, true].map(followed);
+        let at_once = follower.choose(&consensus, &next, 1_000).unwrap();
+        assert_eq!(at_once, Some(next[0].latest_hash));
         let mut choose = |now_ms| followed.choose(&consensus, &next, now_ms).unwrap();
         assert_eq!(choose(1_000), None);
         assert_eq!(choose(1_000 + GRACE_MS - 1), None);

@@ -44,6 +44,7 @@ mod tests;
 mod times;
 mod whole_blocks;
 
+pub use followed::FollowsPeers;
 pub use history::HistoryFloor;
 pub use owner::{Sync, SyncConfig};
 pub use picker::Way;

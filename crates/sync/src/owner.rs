@@ -4,7 +4,7 @@
 //! What ends the loops that syncs are known for: an attempt belongs to the blocks it gets, not to the head, so a head that moves
 //! while it runs only adds to it; what came stays; each failure has its pause; an attempt without progress for two minutes ends.
 
-use crate::followed::Followed;
+use crate::followed::{Followed, FollowsPeers};
 use crate::header_window::SealedHeader;
 use crate::history::{History, HistoryFiles, HistoryFloor};
 use crate::picker::{MAX_BACKWARD, Situation, Way, pick};
@@ -30,6 +30,8 @@ use tracing::{debug, error, info, warn};
 
 /// How often a new target is looked for.
 const IDLE: Duration = Duration::from_millis(100);
+/// The same where peers make the chain: their next block may be there at any time.
+const IDLE_FOLLOWING: Duration = Duration::from_millis(20);
 /// The pause after a failure,
 const PAUSE_MS: u64 = 30_000;
 /// after no peer had the target, which is new to them too,
@@ -46,7 +48,7 @@ const NEXT_BLOCKS: u64 = 8;
 pub(crate) const MIN_FREE_BYTES: u64 = 2 << 30;
 
 /// What a sync needs.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct SyncConfig {
     /// The chain, as its consensus client drives it.
     pub consensus: Arc<Consensus>,
@@ -64,8 +66,8 @@ pub struct SyncConfig {
     pub history_files: Option<PathBuf>,
     /// Whether a consensus client chooses the head: until it has, the sync says that it waits for it.
     pub is_driven: bool,
-    /// Whether no consensus client will ever choose a head: the chain goes on where peers are, as validators seal it.
-    pub follows_peers: bool,
+    /// If no consensus client will ever choose a head: the chain goes on where peers are, as validators seal it.
+    pub follows_peers: Option<FollowsPeers>,
     /// The block to reach while no consensus client has chosen a head.
     pub target: Option<B256>,
 }
@@ -112,7 +114,7 @@ impl Sync {
         let own = Arc::clone(&shared);
         let thread = thread::Builder::new()
             .name("sync".to_owned())
-            .spawn(move || own_sync(&settings, &*peers, &own, stored));
+            .spawn(move || own_sync(settings, &*peers, &own, stored));
         let thread = thread
             .map_err(|error| Fault::io("start", Path::new("the thread of the sync"), error))?;
         Ok(Self {
@@ -168,11 +170,11 @@ struct Settings {
     history: HistoryFloor,
     history_files: Option<PathBuf>,
     is_driven: bool,
-    follows_peers: bool,
+    follows_peers: Option<FollowsPeers>,
     target: Option<B256>,
 }
 
-fn own_sync(settings: &Settings, peers: &dyn Peers, shared: &Shared, stored: Skeleton) {
+fn own_sync(settings: Settings, peers: &dyn Peers, shared: &Shared, stored: Skeleton) {
     let files = settings.history_files.as_deref();
     let files = files.map(HistoryFiles::of_folder).unwrap_or_default();
     let mut owner = Owner {
@@ -189,7 +191,7 @@ fn own_sync(settings: &Settings, peers: &dyn Peers, shared: &Shared, stored: Ske
         mode: settings.mode,
         history: History::new(settings.history, files),
         is_driven: settings.is_driven,
-        followed: settings.follows_peers.then(Followed::default),
+        followed: settings.follows_peers.map(Followed::new),
         stored,
         in_memory: Skeleton::in_memory(),
         located: None,
@@ -305,7 +307,10 @@ impl Owner<'_> {
                 self.context
                     .report(|progress, now_ms| progress.enter(SyncState::Idle, now_ms));
                 if !self.history.step(&self.context)? {
-                    self.context.peers.wait(IDLE);
+                    let is_following = self.followed.is_some();
+                    self.context
+                        .peers
+                        .wait(if is_following { IDLE_FOLLOWING } else { IDLE });
                 }
                 Ok(())
             }

@@ -32,7 +32,7 @@ use niwaki_network::{
 use niwaki_primitives::B256;
 use niwaki_rpc::{Backend, yield_to_blocks};
 use niwaki_rules::{ChainSpec, SealKind, fork_filter};
-use niwaki_sync::{RecentStates, Sources, Sync, SyncConfig, serve};
+use niwaki_sync::{FollowsPeers, RecentStates, Sources, Sync, SyncConfig, serve};
 use niwaki_txpool::Pool;
 use pool::PoolGossip;
 use std::net::SocketAddr;
@@ -139,7 +139,7 @@ impl Peers {
             history,
             history_files,
             is_driven: backend.is_driven(),
-            follows_peers: chain.spec().seal == SealKind::Bft,
+            follows_peers: follows_peers(chain, backend),
             target: sync_target,
         })?;
         let report = sync.reporter();
@@ -343,6 +343,13 @@ fn publish_chain(chain: &Arc<Chain>, network_id: u64) -> Result<watch::Receiver<
         sender.send_replace(local_chain(head, earliest));
     }));
     Ok(receiver)
+}
+
+fn follows_peers(chain: &Chain, backend: &Arc<Backend>) -> Option<FollowsPeers> {
+    let backend = Arc::clone(backend);
+    (chain.spec().seal == SealKind::Bft).then(|| FollowsPeers {
+        is_validator: Box::new(move || backend.operator().is_validator()),
+    })
 }
 
 fn validators_chain(chain: &Arc<Chain>, spec: &Arc<ChainSpec>) -> ValidatorsChain {

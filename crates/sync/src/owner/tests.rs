@@ -465,7 +465,7 @@ fn a_stopped_sync_ends_and_another_one_goes_on() {
         history: HistoryFloor::State,
         history_files: None,
         is_driven: false,
-        follows_peers: false,
+        follows_peers: None,
         target: Some(last(main_branch())),
     };
     for _ in 0..3 {

@@ -125,7 +125,7 @@ impl Node {
             history: HistoryFloor::State,
             history_files: None,
             is_driven: true,
-            follows_peers: false,
+            follows_peers: None,
             target: None,
         };
         Sync::start(config).unwrap()

@@ -17,7 +17,7 @@ fn start(chain: &Arc<Chain>, peers: &Direct, floor: HistoryFloor) -> Sync {
         history: floor,
         history_files: None,
         is_driven: false,
-        follows_peers: false,
+        follows_peers: None,
         target: Some(last(main_branch())),
     };
     Sync::start_with(settings, Box::new(peers.clone())).unwrap()
@@ -150,7 +150,7 @@ fn complete_with_files(source: &Arc<Chain>, folder: &Path, lie: Lie, first: u64)
         history: HistoryFloor::Block(first),
         history_files: Some(folder.to_owned()),
         is_driven: false,
-        follows_peers: false,
+        follows_peers: None,
         target: Some(last(main_branch())),
     };
     let sync = Sync::start_with(settings, Box::new(peers)).unwrap();
@@ -227,7 +227,7 @@ fn a_new_head_comes_before_older_blocks() {
         history: HistoryFloor::Genesis,
         history_files: None,
         is_driven: true,
-        follows_peers: false,
+        follows_peers: None,
         target: None,
     };
     let choose = |head| {

@@ -94,7 +94,7 @@ impl Driven {
             history: HistoryFloor::State,
             history_files: None,
             is_driven: true,
-            follows_peers: false,
+            follows_peers: None,
             target: None,
         };
         let sync = Sync::start_with(settings, Box::new(peers.clone())).unwrap();
@@ -321,7 +321,7 @@ fn catch_up(mode: SyncMode, lies: &[Lie]) -> u64 {
         history: HistoryFloor::State,
         history_files: None,
         is_driven: false,
-        follows_peers: false,
+        follows_peers: None,
         target: Some(hash_of(&blocks[LONG - 1])),
     };
     let sync = Sync::start_with(settings, Box::new(peers.clone())).unwrap();

@@ -350,7 +350,7 @@ fn start(chain: &Arc<Chain>, peers: &Direct) -> Sync {
         history: HistoryFloor::State,
         history_files: None,
         is_driven: false,
-        follows_peers: false,
+        follows_peers: None,
         target: Some(last(main_branch())),
     };
     Sync::start_with(settings, Box::new(peers.clone())).unwrap()
