@@ -179,6 +179,10 @@ fn forbidden_words(path: &str, masked: &str, tests: &[Range<usize>], findings: &
             forbid(word, false, "pure-room", advice);
         }
     }
+    if path.starts_with("crates/") && !path.starts_with("crates/rules/") {
+        let advice = "validators' seals are no part of a block's hash: `ChainSpec::header_hash`";
+        forbid("hash_slow", false, "header-hash", advice);
+    }
 }
 
 /// Whether the whole file is compiled for tests, benchmarks or examples only.

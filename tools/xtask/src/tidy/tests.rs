@@ -133,6 +133,22 @@ fn unsafe_and_the_outside_world_stay_in_their_rooms() {
 }
 
 #[test]
+fn the_hash_of_a_header_comes_from_the_rules() {
+    let code = "//! A.\nfn f() { g(header.hash_slow(), Header::hash_slow) }\n";
+    assert_eq!(
+        rules_of("crates/sync/src/lib.rs", code),
+        ["header-hash", "header-hash"]
+    );
+    for path in [
+        "crates/rules/src/lib.rs",
+        "crates/sync/src/tests.rs",
+        "tools/bench/src/main.rs",
+    ] {
+        assert_eq!(rules_of(path, code), [""; 0]);
+    }
+}
+
+#[test]
 fn banned_words_are_found_in_identifiers_comments_and_documents() {
     let text = "//! Anybody waits.\nfn run_errand() {}\n// plots and allots\n";
     let findings = findings_of("crates/a/src/x.rs", text, "");
