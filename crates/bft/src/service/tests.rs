@@ -47,10 +47,10 @@ fn genesis(protocol: BftProtocol, count: usize, qbft_from: Option<u64>) -> Genes
     Genesis::from_json(&json).unwrap()
 }
 
-fn open(genesis: &Genesis) -> Arc<Chain> {
+fn open(genesis: &Genesis, data_path: Option<PathBuf>) -> Arc<Chain> {
     niwaki_crypto::install(niwaki_crypto::Preference::Auto).unwrap();
     let config = ChainConfig {
-        data_path: None,
+        data_path,
         genesis: GenesisBlock::from(genesis),
         spec: Arc::new(genesis.spec.clone()),
         storage: StorageOptions::default(),
@@ -160,7 +160,11 @@ impl Rig {
     }
 
     fn with(genesis: &Genesis, wires: Wires) -> Self {
-        let chains = (0..VALIDATORS).map(|_| open(genesis)).collect();
+        let chains = (0..VALIDATORS).map(|_| open(genesis, None)).collect();
+        Self::of(chains, wires)
+    }
+
+    fn of(chains: Vec<Arc<Chain>>, wires: Wires) -> Self {
         let (done, imported) = channel();
         let mut rig = Self {
             wires: Arc::new(wires),
@@ -396,6 +400,48 @@ fn a_validator_whose_records_are_lost_abstains_for_a_block() {
     rig.start(2);
     let height = rig.chains[0].head().id.number;
     rig.reach(height + 6);
+    rig.stop_all();
+}
+
+/// The memory of this process, and the bytes of all files in a folder.
+#[cfg(target_os = "linux")]
+fn footprint(folder: &Path) -> (u64, u64) {
+    let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: u64 = pages.split(' ').nth(1).unwrap().parse().unwrap();
+    let files = std::fs::read_dir(folder).unwrap();
+    let bytes = files.map(|file| file.unwrap().metadata().unwrap().len());
+    (pages * 4_096, bytes.sum())
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+#[ignore = "50,000 blocks: minutes; prints what it measures"]
+fn empty_blocks_leave_memory_and_records_as_they_are() {
+    const EVERY: u64 = 5_000;
+    let mut genesis = genesis(BftProtocol::Qbft, VALIDATORS, None);
+    genesis.spec.bft_rules[0].period_ms = Some(5);
+    let disk = tempfile::tempdir().unwrap();
+    let path = |number: usize| disk.path().join(number.to_string());
+    let chains = (0..VALIDATORS).map(|number| open(&genesis, Some(path(number))));
+    let rig = Rig::of(chains.collect(), Wires::default());
+    let (mut warm, mut largest_records) = (0, 0);
+    for number in (EVERY..=50_000).step_by(5_000) {
+        rig.reach(number);
+        let (memory, records) = footprint(&rig.records(0));
+        println!(
+            "block {number}: {} MiB, records {records} bytes",
+            memory >> 20
+        );
+        if number == 2 * EVERY {
+            warm = memory;
+        }
+        largest_records = records.max(largest_records);
+        assert!(
+            warm == 0 || memory < warm + (64 << 20),
+            "block {number}: {memory}, was {warm}"
+        );
+    }
+    assert!(largest_records < 8 << 20, "{largest_records}");
     rig.stop_all();
 }
 
