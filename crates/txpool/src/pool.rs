@@ -7,7 +7,7 @@ mod add;
 
 use crate::best::BestTransactions;
 use crate::blobs::BlobStats;
-use crate::config::PoolConfig;
+use crate::config::{PoolConfig, PoolMode};
 use crate::dump::{Restored, read_dump, write_dump};
 use crate::events::{DropReason, EventQueue, PoolEvent, lock};
 use crate::head::{Head, HeadUpdate, SharedView};
@@ -327,6 +327,15 @@ impl Pool {
         let store = self.read();
         let blobs = versioned_hashes.iter().map(|hash| store.blobs.blob(hash));
         blobs.collect()
+    }
+
+    /// Whether it holds less than half of the local transactions that it could hold.
+    pub fn is_roomy(&self) -> bool {
+        let store = self.read();
+        match self.config.mode {
+            PoolMode::Layered => store.totals.bytes < self.config.layer_max_capacity_bytes / 2,
+            PoolMode::Sequenced => store.txs.len() < self.config.max_size / 2,
+        }
     }
 
     /// Transactions added so far, including those that have left.

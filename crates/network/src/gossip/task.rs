@@ -61,6 +61,12 @@ impl GossipHandle {
         });
     }
 
+    /// Announces transactions that are still in the pool once more, at most 4,096, also to peers that have heard of them: they may have had
+    /// no room for them.
+    pub fn remind(&self, transactions: &[Announceable]) {
+        self.0.step(None, |gossip, _| gossip.remind(transactions));
+    }
+
     /// A block has these transactions.
     pub fn mined(&self, hashes: &[B256]) {
         self.0.step(None, |gossip, _| gossip.mined(hashes));

@@ -17,6 +17,25 @@ fn room_for(transfers: usize) -> PoolConfig {
 }
 
 #[test]
+fn it_is_roomy_below_half_of_what_local_transactions_may_take() {
+    let sequenced = PoolConfig {
+        mode: PoolMode::Sequenced,
+        max_size: 4,
+        ..PoolConfig::default()
+    };
+    for config in [room_for(4), sequenced] {
+        let chain = Chain::new(config);
+        for (number, is_roomy) in [(0, true), (1, false)] {
+            assert!(chain.pool.is_roomy());
+            chain
+                .remote(transfer(&wallet(number), 0, 1, 50))
+                .expect("there is room");
+            assert_eq!(chain.pool.is_roomy(), is_roomy);
+        }
+    }
+}
+
+#[test]
 fn the_lowest_tip_is_evicted_first_and_a_lower_one_refused() {
     let chain = Chain::new(room_for(1));
     let txs: Vec<_> = [5, 3, 4]

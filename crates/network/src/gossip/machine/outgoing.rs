@@ -73,6 +73,24 @@ impl Gossip {
         actions
     }
 
+    /// Announces at most [`MAX_ANNOUNCED`] transactions once more, also to those who have heard of them: they may have had no room for them.
+    pub(in crate::gossip) fn remind(&mut self, all: &[Announceable]) -> Vec<Action> {
+        if self.is_syncing {
+            return Vec::new();
+        }
+        let all = &all[..all.len().min(MAX_ANNOUNCED)];
+        let mut actions = Vec::new();
+        for (conn, peer) in &mut self.peers {
+            all.iter().for_each(|tx| _ = peer.known.insert(&tx.hash));
+            let messages = announcements(all.iter().copied(), peer.version);
+            actions.extend(messages.map(|announcement| Action::Announce {
+                conn: *conn,
+                announcement,
+            }));
+        }
+        actions
+    }
+
     /// What the pool has for a peer that is new.
     pub(in crate::gossip) fn announce_pending(
         &mut self,

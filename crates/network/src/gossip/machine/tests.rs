@@ -256,6 +256,27 @@ fn two_hundred_and_fifty_six_announcements_do_not_wait_and_4096_are_kept() {
 }
 
 #[test]
+fn a_reminder_goes_also_to_those_who_have_heard_of_it() {
+    let mut gossip = gossip(&[OLD, OLD]);
+    let tx = plain(1);
+    let new = new(&tx, 1);
+    gossip.broadcast(std::slice::from_ref(&new), 0);
+    gossip.tick(100);
+    assert_eq!(gossip.broadcast(std::slice::from_ref(&new), 200), []);
+    assert_eq!(gossip.tick(300), []);
+    let expected = [1, 2].map(|number| Action::Announce {
+        conn: conn(number),
+        announcement: Announcement {
+            transactions: vec![announced(&tx)],
+            columns: None,
+        },
+    });
+    assert_eq!(gossip.remind(&[new.announceable]), expected);
+    gossip.set_syncing(true);
+    assert_eq!(gossip.remind(&[new.announceable]), []);
+}
+
+#[test]
 fn while_syncing_and_at_first_it_neither_asks_nor_sends_nor_hands_over() {
     let mut gossip = gossip(&[OLD, OLD]);
     gossip.set_syncing(true);

@@ -24,7 +24,12 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::mpsc;
 
 /// Events that wait for the thread that tells peers; beyond, the oldest are dropped: new peers get to know what the pool has.
-const MAX_WAITING: usize = 16_384;
+const MAX_WAITING: usize = 65_536;
+/// What this node's own callers sent, and no block has after this time, is announced once more when there is room in the pool: all others may
+/// have had none for it.
+const REMIND_AFTER: Duration = Duration::from_secs(10);
+/// Such transactions that are remembered; beyond, the oldest are not.
+const MAX_REMINDERS: usize = 65_536;
 /// Transactions that enter the pool at a time, but for the last batch of them.
 const MOST_AT_ONCE: usize = 128;
 /// Transactions that are sent at a time.
@@ -198,6 +203,16 @@ enum News {
     Mined(B256),
 }
 
+impl News {
+    /// The transaction, if it is new and came from this node's own callers.
+    fn own(&self) -> Option<B256> {
+        match self {
+            Self::New(tx) if tx.origin == Origin::Local => Some(tx.hash),
+            _ => None,
+        }
+    }
+}
+
 /// Events of the pool on their way to the thread that tells peers.
 #[derive(Default)]
 struct Waiting {
@@ -246,6 +261,34 @@ impl Waiting {
     }
 }
 
+/// Own transactions that peers were told of, by when they are announced once more.
+#[derive(Default)]
+struct Reminders(VecDeque<(Instant, B256)>);
+
+impl Reminders {
+    fn add(&mut self, hash: B256, now: Instant) {
+        if self.0.len() >= MAX_REMINDERS {
+            self.0.pop_front();
+        }
+        self.0.push_back((now + REMIND_AFTER, hash));
+    }
+
+    /// Those that are due and still here, at most a batch; each comes again after the same time.
+    fn due<T>(&mut self, now: Instant, get: impl Fn(&B256) -> Option<T>) -> Vec<T> {
+        let mut due = Vec::new();
+        while let Some((_, hash)) = self.0.pop_front_if(|(at, _)| *at <= now) {
+            if let Some(tx) = get(&hash) {
+                due.push(tx);
+                self.add(hash, now);
+            }
+            if due.len() >= BATCH {
+                break;
+            }
+        }
+        due
+    }
+}
+
 /// The threads between pool and network.
 pub(super) struct PoolGossip {
     waiting: Arc<Waiting>,
@@ -280,6 +323,7 @@ impl PoolGossip {
             .spawn(move || {
                 yield_to_blocks();
                 let mut told: Option<Instant> = None;
+                let mut reminders = Reminders::default();
                 while let Some(mut news) = queue.take(if is_syncing { IDLE_SYNCING } else { IDLE })
                 {
                     let since = told.map_or(GATHER, |told| told.elapsed());
@@ -287,11 +331,21 @@ impl PoolGossip {
                         sleep(GATHER.saturating_sub(since));
                         news.extend(queue.take(Duration::ZERO).into_iter().flatten());
                     }
-                    told = Some(Instant::now());
+                    let now = Instant::now();
+                    told = Some(now);
                     let status = backend.sync_status();
                     is_syncing = last_current.is_syncing(&status, Instant::now());
                     gossip.set_syncing(is_syncing);
+                    for own in news.iter().filter_map(News::own) {
+                        reminders.add(own, now);
+                    }
                     tell(&pool, is_mesh, &gossip, news);
+                    // Where all get all, other pools have room when this one has.
+                    if pool.is_roomy() {
+                        let due = reminders.due(now, |hash| pool.get(hash));
+                        let due = due.iter().map(|tx| announceable(&pool, tx).0);
+                        gossip.remind(&due.collect::<Vec<_>>());
+                    }
                 }
             });
         let threads = taking.and_then(|taking| Ok(vec![taking, telling?]));
@@ -360,6 +414,32 @@ fn tell(pool: &Pool, is_mesh: bool, gossip: &GossipHandle, all: Vec<News>) {
 mod tests {
     use super::*;
     use niwaki_chain::MissingHead;
+    use niwaki_primitives::U256;
+
+    #[test]
+    fn an_own_transaction_is_announced_again_every_ten_seconds_while_it_waits() {
+        let (start, hash) = (Instant::now(), B256::repeat_byte(1));
+        let mut reminders = Reminders::default();
+        reminders.add(hash, start);
+        reminders.add(B256::ZERO, start);
+        let mut due = |second| {
+            let now = start + Duration::from_secs(second);
+            reminders.due(now, |hash| (!hash.is_zero()).then_some(*hash))
+        };
+        assert_eq!(due(9), [] as [B256; 0]);
+        assert_eq!(due(10), [hash]);
+        assert_eq!(due(19), [] as [B256; 0]);
+        assert_eq!(due(20), [hash]);
+        let mut many = Reminders::default();
+        let hashes = (0..70_000_u64).map(|number| B256::from(U256::from(number)));
+        hashes.for_each(|hash| many.add(hash, start));
+        assert_eq!(many.0.len(), MAX_REMINDERS);
+        let due = start + REMIND_AFTER;
+        for _ in 0..MAX_REMINDERS / BATCH {
+            assert_eq!(many.due(due, |hash| Some(*hash)).len(), BATCH);
+        }
+        assert_eq!(many.due(due, |hash| Some(*hash)), [] as [B256; 0]);
+    }
 
     #[test]
     fn gossip_goes_on_in_a_gap_of_less_than_ten_seconds() {
