@@ -336,15 +336,18 @@ impl PoolGossip {
                     let status = backend.sync_status();
                     is_syncing = last_current.is_syncing(&status, Instant::now());
                     gossip.set_syncing(is_syncing);
-                    for own in news.iter().filter_map(News::own) {
+                    for own in news.iter().filter(|_| is_mesh).filter_map(News::own) {
                         reminders.add(own, now);
                     }
                     tell(&pool, is_mesh, &gossip, news);
-                    // Where all get all, other pools have room when this one has.
-                    if pool.is_roomy() {
+                    // Where all get all, other pools have room when this one has. On public networks it would say whose transactions these are.
+                    if is_mesh && pool.is_roomy() {
                         let due = reminders.due(now, |hash| pool.get(hash));
                         let due = due.iter().map(|tx| announceable(&pool, tx).0);
-                        gossip.remind(&due.collect::<Vec<_>>());
+                        let due: Vec<Announceable> = due.collect();
+                        if !due.is_empty() {
+                            gossip.remind(&due);
+                        }
                     }
                 }
             });
