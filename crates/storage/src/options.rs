@@ -91,6 +91,9 @@ impl EngineOptions {
         database.set_bytes_per_sync(MIB as u64);
         database.set_max_log_file_size(4 * MIB);
         database.set_keep_log_file_num(2);
+        // The manager counts whole blocks of the buffers' arenas: with few rows in each of the segments, blocks of the
+        // engine's own size (an eighth of a buffer) fill a small budget, and tables of a few rows are written.
+        database.set_arena_block_size((buffers / 256).clamp(32 << 10, MIB));
         let write_buffer_bytes = (buffers / 4).clamp(4 * MIB, 128 * MIB);
         Self {
             database,

@@ -53,7 +53,10 @@ fn open(genesis: &Genesis, data_path: Option<PathBuf>) -> Arc<Chain> {
         data_path,
         genesis: GenesisBlock::from(genesis),
         spec: Arc::new(genesis.spec.clone()),
-        storage: StorageOptions::default(),
+        storage: StorageOptions {
+            memory_budget_bytes: 16 << 20,
+            ..StorageOptions::default()
+        },
         state: StateOptions {
             cache_bytes: 1 << 20,
             ..StateOptions::default()
@@ -425,7 +428,7 @@ fn empty_blocks_leave_memory_and_records_as_they_are() {
     let chains = (0..VALIDATORS).map(|number| open(&genesis, Some(path(number))));
     let rig = Rig::of(chains.collect(), Wires::default());
     let (mut warm, mut largest_records) = (0, 0);
-    for number in (EVERY..=50_000).step_by(5_000) {
+    for number in (EVERY..=50_000).step_by(EVERY as usize) {
         rig.reach(number);
         let (memory, records) = footprint(&rig.records(0));
         println!(
