@@ -49,6 +49,8 @@ pub(super) struct Height {
     pub(super) head: Head,
     pub(super) phase: Phase,
     pub(super) round: Round,
+    /// The last round before it that had a block: others may still commit that.
+    pub(super) given_up: Option<Round>,
     /// By hash of the block.
     pub(super) verdicts: BTreeMap<B256, Verdict>,
     /// The last round change of each validator.
@@ -90,6 +92,7 @@ impl Height {
             head,
             phase: Phase::Idle,
             round: Round::default(),
+            given_up: None,
             verdicts: BTreeMap::new(),
             changes: BTreeMap::new(),
             newest: BTreeMap::new(),
@@ -107,15 +110,30 @@ impl Height {
         }
     }
 
-    /// Forgets the current round.
+    /// Gives the current round up.
     pub(super) fn begin_round(&mut self, number: u32) {
-        self.round = Round {
+        let next = Round {
             number,
             ..Round::default()
         };
+        let last = std::mem::replace(&mut self.round, next);
+        if last.candidate.is_some() {
+            self.given_up = Some(last);
+        }
         self.said.clear();
         self.is_empty_wait = false;
         self.phase = Phase::AwaitProposal;
+    }
+
+    /// The current round, or the one that was given up with a block.
+    pub(super) fn round_mut(&mut self, number: u32) -> Option<&mut Round> {
+        match number == self.round.number {
+            true => Some(&mut self.round),
+            false => {
+                let given_up = self.given_up.as_mut();
+                given_up.filter(|round| round.number == number)
+            }
+        }
     }
 
     /// The validator that proposes in a round.

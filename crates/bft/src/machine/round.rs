@@ -2,7 +2,7 @@
 
 use super::{
     Action, Candidate, Certificate, DigestForm, Guard, Machine, Phase, Record, Turn, Verdict,
-    candidate, checks,
+    candidate, checks, height::Round,
 };
 use crate::wire::{
     CommitPayload, KeyError, Kind, Message, PreparePayload, Proposal, ProposalPayload, RoundChange,
@@ -185,7 +185,7 @@ impl Machine {
         let candidate = self.height.round.candidate.clone();
         let is_awaited = self.height.phase == Phase::Validating;
         let Some(candidate) = candidate.filter(|own| is_awaited && own.hash == hash) else {
-            return Ok(());
+            return self.advance(turn);
         };
         match verdict {
             Verdict::Valid => self.prepare(turn),
@@ -242,18 +242,17 @@ impl Machine {
             Entry::Occupied(known) => {
                 let known = known.get().clone();
                 let digests = [known.payload.digest, prepare.payload.digest];
-                self.note_two(turn, digests, || {
-                    [Message::Prepare(known), Message::Prepare(prepare)]
-                });
+                let both = [Message::Prepare(known), Message::Prepare(prepare)];
+                self.note_two(turn, digests, both);
             }
         }
     }
 
     pub(super) fn on_commit(&mut self, turn: &mut Turn<'_>, commit: Signed<CommitPayload>) {
-        if commit.payload.view.round < self.height.round.number {
+        let Some(round) = self.height.round_mut(commit.payload.view.round) else {
             return;
-        }
-        match self.height.round.commits.entry(commit.author()) {
+        };
+        match round.commits.entry(commit.author()) {
             Entry::Vacant(entry) => {
                 entry.insert(commit.clone());
                 self.check_commit(&commit);
@@ -261,27 +260,24 @@ impl Machine {
             Entry::Occupied(known) => {
                 let known = known.get().clone();
                 let digests = [known.payload.digest, commit.payload.digest];
-                self.note_two(turn, digests, || {
-                    [Message::Commit(known), Message::Commit(commit)]
-                });
+                let both = [Message::Commit(known), Message::Commit(commit)];
+                self.note_two(turn, digests, both);
             }
         }
     }
 
     /// Two votes of one kind in one round: if they are for two blocks, their author breaks the rules.
-    fn note_two(
-        &mut self,
-        turn: &mut Turn<'_>,
-        digests: [B256; 2],
-        messages: impl FnOnce() -> [Message; 2],
-    ) {
-        let round = self.height.round.number;
-        let Some(candidate) = &self.height.round.candidate else {
+    fn note_two(&mut self, turn: &mut Turn<'_>, digests: [B256; 2], messages: [Message; 2]) {
+        let number = messages[0].view().round;
+        let Some(round) = self.height.round_mut(number) else {
             return;
         };
-        let [one, other] = digests.map(|digest| candidate.is_named(&digest, round));
+        let Some(candidate) = &round.candidate else {
+            return;
+        };
+        let [one, other] = digests.map(|digest| candidate.is_named(&digest, number));
         if digests[0] != digests[1] && !(one && other) {
-            self.show_evidence(turn, messages());
+            self.show_evidence(turn, messages);
         }
     }
 
@@ -294,16 +290,19 @@ impl Machine {
 
     /// Takes the seal of a commit if the block is there and it is for this block.
     fn check_commit(&mut self, commit: &Signed<CommitPayload>) {
-        let round = self.height.round.number;
-        let Some(candidate) = &self.height.round.candidate else {
+        let CommitPayload { view, digest, seal } = &commit.payload;
+        let guards = self.settings.guards;
+        let Some(round) = self.height.round_mut(view.round) else {
             return;
         };
-        let CommitPayload { digest, seal, .. } = &commit.payload;
-        let is_named = candidate.is_named(digest, round) || !self.has(Guard::Digest);
-        let sealer = recover_seal(&candidate.seal_hash(round), seal);
-        let is_sealed = sealer == Ok(commit.author()) || !self.has(Guard::CommitSeal);
+        let Some(candidate) = &round.candidate else {
+            return;
+        };
+        let is_named = candidate.is_named(digest, view.round) || !guards.has(Guard::Digest);
+        let sealer = recover_seal(&candidate.seal_hash(view.round), seal);
+        let is_sealed = sealer == Ok(commit.author()) || !guards.has(Guard::CommitSeal);
         if is_named && is_sealed {
-            self.height.round.seals.insert(commit.author(), *seal);
+            round.seals.insert(commit.author(), *seal);
         }
     }
 
@@ -312,6 +311,7 @@ impl Machine {
         let round = self.height.round.number;
         let quorum = self.height.head.validators.quorum();
         let Some(candidate) = self.height.round.candidate.clone() else {
+            self.finish_if_committed(turn, quorum);
             self.ask_if_committed(turn, quorum);
             return Ok(());
         };
@@ -329,18 +329,37 @@ impl Machine {
                 self.commit(turn, &candidate, prepares)?;
             }
         }
-        let is_valid = matches!(self.height.phase, Phase::Accepted | Phase::Prepared);
+        self.finish_if_committed(turn, quorum);
+        Ok(())
+    }
+
+    /// A quorum has committed a valid block, in this round or in the one that was given up. Its seals are final in whatever round this
+    /// validator is.
+    fn finish_if_committed(&mut self, turn: &mut Turn<'_>, quorum: usize) {
+        if matches!(self.height.phase, Phase::Idle | Phase::Committed) {
+            return;
+        }
         let needed = match self.has(Guard::CommitQuorum) {
             true => quorum,
             false => 1,
         };
-        if is_valid && self.height.round.seals.len() >= needed {
-            let seals = self.height.round.seals.values().copied().collect();
-            let header = Box::new(candidate.sealed_header(round, seals));
-            self.height.phase = Phase::Committed;
-            turn.act(Action::Finish { candidate, header });
-        }
-        Ok(())
+        let is_done = |round: &&Round| {
+            let candidate = round.candidate.as_ref();
+            let verdict = candidate.and_then(|own| self.height.verdicts.get(&own.hash));
+            let is_valid = verdict == Some(&Verdict::Valid) || !self.has(Guard::Verdict);
+            is_valid && round.seals.len() >= needed
+        };
+        let rounds = [Some(&self.height.round), self.height.given_up.as_ref()];
+        let Some(round) = rounds.into_iter().flatten().find(is_done) else {
+            return;
+        };
+        let Some(candidate) = round.candidate.clone() else {
+            return;
+        };
+        let seals = round.seals.values().copied().collect();
+        let header = Box::new(candidate.sealed_header(round.number, seals));
+        self.height.phase = Phase::Committed;
+        turn.act(Action::Finish { candidate, header });
     }
 
     /// A quorum has prepared the block.

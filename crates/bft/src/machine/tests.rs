@@ -509,6 +509,41 @@ fn a_commit_without_its_authors_seal_or_for_another_block_does_not_count() {
 }
 
 #[test]
+fn commits_that_come_after_the_round_was_given_up_finish_its_block() {
+    for protocol in BOTH {
+        let mut rig = Rig::new(protocol, 2);
+        let block = rig.until_prepared();
+        rig.time(TimerKind::Round);
+        assert_eq!(rig.machine.view().round, 1);
+        let first = rig.commit(0, 0, &block);
+        assert!(finished(&rig.message(first)).is_none());
+        let second = rig.commit(1, 0, &block);
+        let actions = rig.message(second);
+        let header = finished(&actions).unwrap();
+        check_bft_validators(&rig.head.rules, header, &rig.head.validators).unwrap();
+        assert_eq!(rig.machine.phase(), Phase::Committed);
+    }
+}
+
+#[test]
+fn a_given_up_block_is_finished_only_once_it_is_known_to_be_valid() {
+    for verdict in [Verdict::Valid, Verdict::Invalid] {
+        let mut rig = Rig::new(BftProtocol::Qbft, 2);
+        rig.begin_round();
+        let block = rig.block(0, 0);
+        let proposal = rig.propose(0, 0, &block);
+        rig.message(Message::Proposal(Box::new(proposal)));
+        rig.time(TimerKind::Round);
+        for by in [0, 1, 3] {
+            let commit = rig.commit(by, 0, &block);
+            assert!(finished(&rig.message(commit)).is_none());
+        }
+        let actions = rig.judged(&block, verdict);
+        assert_eq!(finished(&actions).is_some(), verdict == Verdict::Valid);
+    }
+}
+
+#[test]
 fn a_quorum_of_commits_without_the_proposal_asks_for_the_block() {
     let mut rig = Rig::new(BftProtocol::Qbft, 2);
     rig.begin_round();
