@@ -17,6 +17,7 @@
 //! The threads that receive messages recover who signed them. The machine's thread never waits for a disk, an execution or a peer.
 
 mod ahead;
+mod block_size;
 mod blocks;
 mod door;
 mod metrics;
@@ -32,6 +33,7 @@ use crate::machine::{
 };
 use crate::wire::{Form, KeyError, Message, Signer, View};
 use ahead::Ahead;
+use block_size::BlockSize;
 use blocks::{Blocks, Job};
 use door::Door;
 use niwaki_chain::{
@@ -213,6 +215,7 @@ impl Service {
             judged: Vec::new(),
             deferred: Vec::new(),
             ahead: Ahead::default(),
+            size: BlockSize::default(),
             events: inputs.clone(),
             host: Arc::clone(&host),
             status: Arc::clone(&status),

@@ -53,6 +53,8 @@ pub struct BlockTemplate {
     pub slot_number: u64,
     /// The gas limit to approach; `None` keeps the parent's.
     pub target_gas_limit: Option<u64>,
+    /// Transactions are taken until they have used this, if the gas limit is not reached before.
+    pub max_gas: Option<u64>,
 }
 
 /// A transaction that may be included in a block.
@@ -196,6 +198,7 @@ impl Chain {
         parent: StoredHeader,
         next: &mut NextCandidate<'_>,
     ) -> Result<(BuiltBlock, ReadyBlock), BuildError> {
+        let max_gas = template.max_gas.unwrap_or(u64::MAX);
         let mut block = self.draft(template, &parent);
         let view = self.world().view_at(parent.id)?;
         let view = view.ok_or(BuildError::OutOfReach(parent.id))?;
@@ -211,7 +214,7 @@ impl Chain {
             senders.push(candidate.sender);
             Some(candidate)
         };
-        let (receipts, value) = self.fill(&mut executor, &mut block, &view, &mut next)?;
+        let (receipts, value) = self.fill(&mut executor, &mut block, max_gas, &view, &mut next)?;
         let executed = executor.finish_block(self.spec(), &block.header, &block.body, receipts)?;
 
         let prepared = self.world().compute_root(&view, &executed.diff)?;
@@ -269,6 +272,7 @@ impl Chain {
         &self,
         executor: &mut Executor<'_>,
         block: &mut Block,
+        max_gas: u64,
         view: &View,
         next: &mut NextCandidate<'_>,
     ) -> Result<(Vec<Receipt>, U256), BuildError> {
@@ -278,6 +282,7 @@ impl Chain {
         let mut available = MAX_RLP_BLOCK_BYTES.saturating_sub(RESERVED_BYTES);
         let mut receipts = Vec::new();
         let mut value = U256::ZERO;
+        let mut gas_used = 0_u64;
         let mut refusal = None;
         while let Some(Candidate { tx, sender }) = next(refusal.as_ref()) {
             refusal = None;
@@ -302,6 +307,7 @@ impl Chain {
             let tip = price.saturating_sub(u128::from(base_fee.unwrap_or(0)));
             let earned = U256::from(tip).saturating_mul(U256::from(result.gas_used));
             value = value.saturating_add(earned);
+            gas_used = gas_used.saturating_add(result.gas_used);
             let post_state = match has_status {
                 true => None,
                 false => Some(self.world().compute_root(view, &executor.diff())?.root()),
@@ -309,7 +315,7 @@ impl Chain {
             receipts.push(executor.receipt(tx.ty(), result, post_state));
             block.body.transactions.push(tx);
             let GasAvailable { execution, state } = executor.gas_available();
-            if execution.min(state) < min_gas {
+            if execution.min(state) < min_gas || gas_used >= max_gas {
                 break;
             }
         }

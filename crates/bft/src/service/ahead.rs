@@ -60,7 +60,9 @@ impl Blocks {
             }
         };
         let began = Instant::now();
-        let built = self.host.build_ahead(self.template(timestamp), &should_end);
+        let built = self
+            .host
+            .build_ahead(self.template(timestamp, 0), &should_end);
         match built {
             Ok((built, judged)) => {
                 self.count(Executed::Built, began);

@@ -3,6 +3,7 @@
 //! Each block is executed once: what came of a proposal is kept until it is finished or the height is over.
 
 use super::ahead::Ahead;
+use super::block_size::BlockSize;
 use super::metrics::{self, Executed};
 use super::{Input, Options, Status, ValidatorHost, lock, next_head, now_ms};
 use crate::PendingVotes;
@@ -49,6 +50,7 @@ pub(super) struct Blocks {
     /// Blocks of the future, with the time from which on they may be judged.
     pub(super) deferred: Vec<(u64, Arc<Candidate>)>,
     pub(super) ahead: Ahead,
+    pub(super) size: BlockSize,
     pub(super) events: Sender<Input>,
     pub(super) host: Arc<dyn ValidatorHost>,
     pub(super) status: Arc<Mutex<Status>>,
@@ -104,7 +106,8 @@ impl Blocks {
     }
 
     fn judge(&mut self, candidate: &Candidate) {
-        let hash = candidate.hash;
+        let (hash, gas_used) = (candidate.hash, candidate.block.header.gas_used);
+        self.size.note_proposed(hash, gas_used, Instant::now());
         let verdict = match self.judged.iter().any(|judged| judged.id().hash == hash) {
             true => Verdict::Valid,
             false => self.execute(candidate),
@@ -158,7 +161,7 @@ impl Blocks {
                 Some(built) => Ok(built),
                 None => {
                     let began = Instant::now();
-                    let built = self.host.build(self.template(timestamp));
+                    let built = self.host.build(self.template(timestamp, view.round));
                     if built.is_ok() {
                         self.count(Executed::Built, began);
                     }
@@ -170,6 +173,9 @@ impl Blocks {
         };
         let built = match built {
             Ok((built, judged)) => {
+                let gas_used = built.block.header.gas_used;
+                self.size
+                    .note_proposed(judged.id().hash, gas_used, Instant::now());
                 self.keep(judged);
                 Some((Arc::new(built.block), built.block_access_list))
             }
@@ -181,7 +187,8 @@ impl Blocks {
         self.say(Event::Built { view, built });
     }
 
-    pub(super) fn template(&self, timestamp: u64) -> BlockTemplate {
+    /// What the block of a round is built from.
+    pub(super) fn template(&self, timestamp: u64, round: u32) -> BlockTemplate {
         let head = &self.head;
         let validators = match head.rules.source {
             ValidatorSource::Headers => head.validators.as_slice().to_vec(),
@@ -199,6 +206,7 @@ impl Blocks {
             timestamp,
             extra_data: extra.encode(head.rules.protocol),
             target_gas_limit: self.options.target_gas_limit,
+            max_gas: self.size.max_gas(round),
             ..BlockTemplate::default()
         }
     }
@@ -255,6 +263,9 @@ impl Blocks {
         if self.chain.head().id != stored.id {
             return;
         }
+        let timeout = Duration::from_secs(self.head.rules.request_timeout_s);
+        self.size
+            .note_sealed(&stored.id.hash, &stored.header, timeout, Instant::now());
         match next_head(&self.chain, stored) {
             Ok(Some(head)) => {
                 self.head = head.clone();

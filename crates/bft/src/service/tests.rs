@@ -420,7 +420,7 @@ fn footprint(folder: &Path) -> (u64, u64) {
 #[test]
 #[ignore = "50,000 blocks: minutes; prints what it measures"]
 fn empty_blocks_leave_memory_and_records_as_they_are() {
-    const EVERY: u64 = 5_000;
+    const EVERY: usize = 5_000;
     let mut genesis = genesis(BftProtocol::Qbft, VALIDATORS, None);
     genesis.spec.bft_rules[0].period_ms = Some(5);
     let disk = tempfile::tempdir().unwrap();
@@ -428,8 +428,8 @@ fn empty_blocks_leave_memory_and_records_as_they_are() {
     let chains = (0..VALIDATORS).map(|number| open(&genesis, Some(path(number))));
     let rig = Rig::of(chains.collect(), Wires::default());
     let (mut warm, mut largest_records) = (0, 0);
-    for number in (EVERY..=50_000).step_by(EVERY as usize) {
-        rig.reach(number);
+    for number in (EVERY..=50_000).step_by(EVERY) {
+        rig.reach(number as u64);
         let (memory, records) = footprint(&rig.records(0));
         println!(
             "block {number}: {} MiB, records {records} bytes",

@@ -400,6 +400,7 @@ fn building_from_the_transactions_of_a_block_gives_that_block() {
             parent_beacon_block_root: header.parent_beacon_block_root.unwrap_or_default(),
             slot_number: header.slot_number.unwrap_or_default(),
             target_gas_limit: Some(header.gas_limit),
+            max_gas: None,
         };
         // Every transaction twice: the second of a pair does not fit any more.
         let pairs = block.body.transactions.iter().flat_map(|tx| [tx, tx]);

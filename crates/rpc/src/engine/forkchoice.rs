@@ -201,6 +201,7 @@ pub(super) fn template(
         parent_beacon_block_root: attributes.parent_beacon_block_root.unwrap_or_default(),
         slot_number: attributes.slot_number.map_or(0, |Number(slot)| slot),
         target_gas_limit: target.or(settings.target_gas_limit),
+        max_gas: None,
     }
 }
 
