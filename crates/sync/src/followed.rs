@@ -14,6 +14,8 @@ use std::fmt;
 const REFUSED_MS: u64 = 30_000;
 /// How long the peer that named it is left alone.
 const PEER_REFUSED_MS: u64 = 5_000;
+/// How long both are left alone if peers were too slow to show the block: in a network that has more to do than it can, none is faster.
+const LATE_MS: u64 = 1_000;
 /// Blocks that are left alone, at most.
 const MAX_REFUSED: usize = 64;
 /// A validator finishes the next block itself, at about the time at which its peers have it: after this it does not wait for that any more.
@@ -63,8 +65,7 @@ impl Followed {
         {
             return Ok(Some(hash));
         }
-        self.refused
-            .retain(|refused| now_ms < refused.at_ms.saturating_add(REFUSED_MS));
+        self.refused.retain(|refused| now_ms < refused.until_ms);
         let head = chain.head().id.number;
         let is_refused = |offer: &Offer| {
             let mut refused = self.refused.iter();
@@ -94,18 +95,23 @@ impl Followed {
         Ok(self.current.map(|(hash, _)| hash))
     }
 
-    /// The block could not be reached.
-    pub(crate) fn refuse_current(&mut self, now_ms: u64) {
+    /// The block could not be reached; `is_late`: none of the peers answered in time.
+    pub(crate) fn refuse_current(&mut self, is_late: bool, now_ms: u64) {
         let Some((hash, conn)) = self.current.take() else {
             return;
         };
         if self.refused.len() >= MAX_REFUSED {
             self.refused.remove(0);
         }
+        let (block_ms, peer_ms) = match is_late {
+            true => (LATE_MS, LATE_MS),
+            false => (REFUSED_MS, PEER_REFUSED_MS),
+        };
         self.refused.push(Refused {
             hash,
             conn,
-            at_ms: now_ms,
+            until_ms: now_ms.saturating_add(block_ms),
+            peer_until_ms: now_ms.saturating_add(peer_ms),
         });
     }
 }
@@ -115,12 +121,13 @@ impl Followed {
 struct Refused {
     hash: B256,
     conn: ConnId,
-    at_ms: u64,
+    until_ms: u64,
+    peer_until_ms: u64,
 }
 
 impl Refused {
     fn holds_for(&self, offer: &Offer, now_ms: u64) -> bool {
-        let is_peers = now_ms < self.at_ms.saturating_add(PEER_REFUSED_MS);
+        let is_peers = now_ms < self.peer_until_ms;
         offer.latest_hash == self.hash || (is_peers && offer.conn == self.conn)
     }
 }
@@ -162,10 +169,10 @@ mod tests {
         // It stays, whatever others say.
         let other = [offer(3, 99, B256::repeat_byte(3))];
         assert_eq!(choose(&other, 60_000), Some(high));
-        followed.refuse_current(60_000);
+        followed.refuse_current(false, 60_000);
         let mut choose = |now_ms| followed.choose(&consensus, &both, now_ms).unwrap();
         assert_eq!(choose(60_001), Some(low));
-        followed.refuse_current(60_001);
+        followed.refuse_current(false, 60_001);
         let mut choose = |now_ms| followed.choose(&consensus, &both, now_ms).unwrap();
         assert_eq!(choose(89_999), None);
         assert_eq!(choose(90_000), Some(high));
@@ -181,11 +188,26 @@ mod tests {
             followed.choose(&consensus, &offers, now_ms).unwrap()
         };
         assert_eq!(choose(&mut followed, first, 0), Some(first));
-        followed.refuse_current(1_000);
+        followed.refuse_current(false, 1_000);
         assert_eq!(choose(&mut followed, second, 1_000), Some(honest));
-        followed.refuse_current(2_000);
+        followed.refuse_current(false, 2_000);
         assert_eq!(choose(&mut followed, second, 5_999), None);
         assert_eq!(choose(&mut followed, second, 6_000), Some(second));
+    }
+
+    #[test]
+    fn a_block_that_slow_peers_did_not_show_is_asked_for_again_soon() {
+        let consensus = Consensus::new(empty_chain(None));
+        let mut followed = followed(false);
+        let high = B256::repeat_byte(1);
+        let choose = |followed: &mut Followed, now_ms| {
+            let offers = [offer(1, 20, high)];
+            followed.choose(&consensus, &offers, now_ms).unwrap()
+        };
+        assert_eq!(choose(&mut followed, 0), Some(high));
+        followed.refuse_current(true, 6_000);
+        assert_eq!(choose(&mut followed, 6_999), None);
+        assert_eq!(choose(&mut followed, 7_000), Some(high));
     }
 
     #[test]

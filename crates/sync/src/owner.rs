@@ -497,7 +497,8 @@ impl Owner<'_> {
         }
         if let (Some(followed), TargetSource::Peers) = (&mut self.followed, target.source) {
             // There may be another one.
-            followed.refuse_current(self.context.now_ms());
+            let is_late = matches!(failure, Failure::NoTarget { is_late: true, .. });
+            followed.refuse_current(is_late, self.context.now_ms());
             return;
         }
         match failure {

@@ -59,7 +59,12 @@ pub(crate) struct Context<'s> {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     #[error("no peer has the target {hash}: {reasons}")]
-    NoTarget { hash: B256, reasons: String },
+    NoTarget {
+        hash: B256,
+        reasons: String,
+        /// None of those who were asked answered in time.
+        is_late: bool,
+    },
     #[error("headers from block {number} down did not come: {reasons}")]
     NoHeaders { number: u64, reasons: String },
     #[error("bodies from block {number} on did not come: {reasons}")]
@@ -231,8 +236,13 @@ impl Context<'_> {
                     }
                 }
                 Some(JobEvent::Done(given_up)) => {
-                    let reasons = reasons(&given_up);
-                    return Err(Failure::NoTarget { hash, reasons }.into());
+                    let mut tries = given_up.iter().flat_map(|piece| &piece.tries);
+                    let failure = Failure::NoTarget {
+                        hash,
+                        reasons: reasons(&given_up),
+                        is_late: tries.all(|one| one.end == TryEnd::Timeout),
+                    };
+                    return Err(failure.into());
                 }
             }
         }
