@@ -4,7 +4,11 @@
 //! |---|---|---|
 //! | requests of `eth` | 50/s | 50 |
 //! | announced hashes | 16,384 in 10 s | 16,384 |
+//! | the same, of a chain of validators | 1,048,576 in 10 s | 1,048,576 |
 //! | pings | 1/s | 8 |
+//!
+//! Where validators make the blocks, thousands of transactions a second are normal, and votes come over the same connections: they must not
+//! wait behind announcements.
 //!
 //! No peer is cut for its speed: a client that is busy for a while is no attacker, and one that sends for ever costs itself time.
 
@@ -24,17 +28,20 @@ pub(super) struct Meters {
     pings: Meter,
 }
 
-impl Default for Meters {
-    fn default() -> Self {
+impl Meters {
+    /// Those of a peer, of a chain that validators make or of another.
+    pub(super) fn new(has_validators: bool) -> Self {
+        let hashes = match has_validators {
+            true => 1 << 20,
+            false => 1 << 14,
+        };
         Self {
             requests: Meter::new(50, 1_000, 50),
-            hashes: Meter::new(16_384, 10_000, 16_384),
+            hashes: Meter::new(hashes, 10_000, hashes),
             pings: Meter::new(1, 1_000, 8),
         }
     }
-}
 
-impl Meters {
     /// Counts what came. Returns for how many milliseconds nothing more is read.
     pub(super) fn count(&mut self, what: Metered, now_ms: u64) -> u64 {
         match what {
@@ -80,7 +87,7 @@ mod tests {
 
     #[test]
     fn fifty_requests_pass_at_once_and_then_one_in_20_ms() {
-        let mut meters = Meters::default();
+        let mut meters = Meters::new(false);
         for _ in 0..50 {
             assert_eq!(meters.count(Metered::Request, 1_000), 0);
         }
@@ -91,7 +98,7 @@ mod tests {
 
     #[test]
     fn four_full_announcements_pass_at_once_and_the_next_waits_for_2500_ms() {
-        let mut meters = Meters::default();
+        let mut meters = Meters::new(false);
         for _ in 0..4 {
             assert_eq!(meters.count(Metered::Hashes(4096), 0), 0);
         }
@@ -100,8 +107,16 @@ mod tests {
     }
 
     #[test]
+    fn ten_thousand_announcements_a_second_pass_where_validators_make_the_blocks() {
+        let mut meters = Meters::new(true);
+        for now_ms in (0..20_000).step_by(100) {
+            assert_eq!(meters.count(Metered::Hashes(1_000), now_ms), 0);
+        }
+    }
+
+    #[test]
     fn a_ninth_ping_waits_for_a_second_and_other_meters_for_none() {
-        let mut meters = Meters::default();
+        let mut meters = Meters::new(false);
         (0..8).for_each(|_| assert_eq!(meters.count(Metered::Ping, 0), 0));
         assert_eq!(meters.count(Metered::Ping, 0), 1_000);
         assert_eq!(meters.count(Metered::Request, 0), 0);
@@ -110,7 +125,7 @@ mod tests {
     proptest! {
         #[test]
         fn who_waits_as_long_as_it_must_keeps_to_the_rate(gaps in prop::collection::vec(0..100_u64, 1..300)) {
-            let mut meters = Meters::default();
+            let mut meters = Meters::new(false);
             let mut now_ms = 0;
             for (index, gap_ms) in (1..).zip(&gaps) {
                 now_ms += gap_ms + meters.count(Metered::Request, now_ms);

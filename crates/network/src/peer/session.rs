@@ -310,7 +310,8 @@ async fn read<R: AsyncRead + Unpin, F: Future>(
     on_event: &impl Fn(PeerEvent) -> F,
 ) -> PeerError {
     let places = Arc::new(Semaphore::new(OPEN_REQUESTS));
-    let (mut meters, start) = (Meters::default(), Instant::now());
+    let has_validators = inbound.channels.chain.borrow().validators.is_some();
+    let (mut meters, start) = (Meters::new(has_validators), Instant::now());
     loop {
         let (message, room) = match next_message(reader, inbound).await {
             Ok(message) => message,

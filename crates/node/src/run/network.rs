@@ -81,13 +81,7 @@ impl Peers {
              --p2p-interface-ipv6, or give --p2p-interface an IPv4 address",
             config.listen.ip()
         );
-        let runtime = Builder::new_multi_thread()
-            .worker_threads(IO_THREADS)
-            .thread_name("network-io")
-            .on_thread_start(yield_to_blocks)
-            .enable_all()
-            .build()
-            .wrap_err("can't start the threads of the network")?;
+        let runtime = io_runtime(chain)?;
         let key = NodeKey::load_or_create(&config.key_file)?;
         let local_chain = publish_chain(chain, network_id)?;
         let limit = config.max_peers;
@@ -373,13 +367,17 @@ fn start_serving(
 ) -> Result<Vec<JoinHandle<()>>> {
     let requests = Arc::new(Mutex::new(requests));
     let states = recent_states(chain)?;
+    // Nodes that follow validators get their blocks here.
+    let yields = chain.spec().bft_rules.is_empty();
     let start = |_| {
         let (chain, pool) = (Arc::clone(chain), Arc::clone(pool));
         let states = Arc::clone(&states);
         let requests = Arc::clone(&requests);
         let thread = thread::Builder::new().name("serve-peers".to_owned());
         thread.spawn(move || {
-            yield_to_blocks();
+            if yields {
+                yield_to_blocks();
+            }
             let sources = Sources {
                 chain: &chain,
                 states: &states,
@@ -391,6 +389,21 @@ fn start_serving(
     };
     let threads: std::io::Result<Vec<_>> = (0..SERVING_THREADS).map(start).collect();
     threads.wrap_err("can't start the threads that answer peers")
+}
+
+/// The threads of all connections.
+fn io_runtime(chain: &Chain) -> Result<Runtime> {
+    // Blocks of validators are agreed on over these connections.
+    let yields = chain.spec().bft_rules.is_empty();
+    let mut builder = Builder::new_multi_thread();
+    builder.worker_threads(IO_THREADS).thread_name("network-io");
+    builder.enable_all().on_thread_start(move || {
+        if yields {
+            yield_to_blocks();
+        }
+    });
+    let runtime = builder.build();
+    runtime.wrap_err("can't start the threads of the network")
 }
 
 /// Keeps views of the newest heads for peers that sync from their states. A thread does it, as the thread that moves the head has no time.
