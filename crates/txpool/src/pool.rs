@@ -329,11 +329,14 @@ impl Pool {
         blobs.collect()
     }
 
-    /// Whether it holds less than half of the local transactions that it could hold.
+    /// Whether a new pending transaction has room without a doubt. Queued ones take none: they leave first.
     pub fn is_roomy(&self) -> bool {
         let store = self.read();
         match self.config.mode {
-            PoolMode::Layered => store.totals.bytes < self.config.layer_max_capacity_bytes / 2,
+            PoolMode::Layered => {
+                let pending = store.totals.bytes.saturating_sub(store.totals.queued_bytes);
+                pending < self.config.layer_max_capacity_bytes / 2
+            }
             PoolMode::Sequenced => store.txs.len() < self.config.max_size / 2,
         }
     }

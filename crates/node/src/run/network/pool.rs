@@ -25,9 +25,12 @@ use tokio::sync::mpsc;
 
 /// Events that wait for the thread that tells peers; beyond, the oldest are dropped: new peers get to know what the pool has.
 const MAX_WAITING: usize = 65_536;
-/// What this node's own callers sent, and no block has after this time, is announced once more when there is room in the pool: all others may
-/// have had none for it.
+/// What this node's own callers sent, and no block has after this time, is announced once more: all others may have had no room for it.
 const REMIND_AFTER: Duration = Duration::from_secs(10);
+/// Of these so many in [`REMIND_EVERY`] while the pool is nearly full, as others will be: each that they ask for in vain costs them time.
+const REMIND_WHEN_FULL: usize = 64;
+/// How often they are announced.
+const REMIND_EVERY: Duration = Duration::from_secs(1);
 /// Such transactions that are remembered; beyond, the oldest are not.
 const MAX_REMINDERS: usize = 65_536;
 /// Transactions that enter the pool at a time, but for the last batch of them.
@@ -112,8 +115,10 @@ fn announceable(pool: &Pool, tx: &PooledTransaction) -> (Announceable, Option<By
 }
 
 /// What became of a transaction of a peer. Only what can be told without the state cuts the peer.
-fn verdict(added: Result<(), PoolError>) -> Verdict {
+fn verdict(added: Result<(), PoolError>, is_mesh: bool) -> Verdict {
     match added {
+        // It will have room when there are fewer: who sent it announces it again, and then it must be asked for.
+        Err(PoolError::Underpriced) if is_mesh => Verdict::Refused,
         Ok(()) => Verdict::Accepted,
         Err(PoolError::AlreadyKnown) => Verdict::Known,
         Err(
@@ -144,7 +149,12 @@ fn has_valid_proofs(sidecar: &Sidecar) -> bool {
 }
 
 /// Adds what peers send, until the network stops. What waits is added together.
-fn take(pool: &Pool, gossip: &GossipHandle, mut batches: mpsc::Receiver<ReceivedBatch>) {
+fn take(
+    pool: &Pool,
+    is_mesh: bool,
+    gossip: &GossipHandle,
+    mut batches: mpsc::Receiver<ReceivedBatch>,
+) {
     while let Some(first) = batches.blocking_recv() {
         let mut waiting = vec![first];
         let mut count = waiting[0].transactions.len();
@@ -158,7 +168,7 @@ fn take(pool: &Pool, gossip: &GossipHandle, mut batches: mpsc::Receiver<Received
             .iter()
             .flat_map(|batch| &batch.transactions)
             .collect();
-        let mut verdicts = add_all(pool, &all).into_iter();
+        let mut verdicts = add_all(pool, is_mesh, &all).into_iter();
         for batch in &waiting {
             let hashes = batch.transactions.iter().map(|received| received.hash);
             let verdicts: Vec<(B256, Verdict)> = hashes.zip(&mut verdicts).collect();
@@ -168,7 +178,7 @@ fn take(pool: &Pool, gossip: &GossipHandle, mut batches: mpsc::Receiver<Received
 }
 
 /// Adds transactions of peers in order. Returns what became of each.
-fn add_all(pool: &Pool, all: &[&ReceivedTransaction]) -> Vec<Verdict> {
+fn add_all(pool: &Pool, is_mesh: bool, all: &[&ReceivedTransaction]) -> Vec<Verdict> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let now = now.map_or(0, |now| now.as_secs());
     let (mut decoded, mut outcomes) = (Vec::new(), Vec::new());
@@ -187,7 +197,7 @@ fn add_all(pool: &Pool, all: &[&ReceivedTransaction]) -> Vec<Verdict> {
             Ok(sidecar) => (sidecar, added.next().expect("a result for each")),
             Err(reason) => (None, Err(reason)),
         };
-        let verdict = verdict(added.map(drop));
+        let verdict = verdict(added.map(drop), is_mesh);
         let is_refused = matches!(verdict, Verdict::Underpriced | Verdict::Refused);
         match sidecar.filter(|_| is_refused) {
             Some(sidecar) if !has_valid_proofs(&sidecar) => Verdict::Invalid,
@@ -261,29 +271,41 @@ impl Waiting {
     }
 }
 
-/// Own transactions that peers were told of, by when they are announced once more.
+/// Own transactions that peers were told of.
 #[derive(Default)]
-struct Reminders(VecDeque<(Instant, B256)>);
+struct Reminders {
+    /// By when each is announced once more.
+    hashes: VecDeque<(Instant, B256)>,
+    /// When some were announced.
+    last: Option<Instant>,
+}
 
 impl Reminders {
     fn add(&mut self, hash: B256, now: Instant) {
-        if self.0.len() >= MAX_REMINDERS {
-            self.0.pop_front();
+        if self.hashes.len() >= MAX_REMINDERS {
+            self.hashes.pop_front();
         }
-        self.0.push_back((now + REMIND_AFTER, hash));
+        self.hashes.push_back((now + REMIND_AFTER, hash));
     }
 
-    /// Those that are due and still here, at most a batch; each comes again after the same time.
-    fn due<T>(&mut self, now: Instant, get: impl Fn(&B256) -> Option<T>) -> Vec<T> {
+    /// Those that are due and still here, at most a batch, or few while the pool is nearly full; each comes again after the same time.
+    fn due<T>(&mut self, is_roomy: bool, now: Instant, get: impl Fn(&B256) -> Option<T>) -> Vec<T> {
         let mut due = Vec::new();
-        while let Some((_, hash)) = self.0.pop_front_if(|(at, _)| *at <= now) {
+        let most = match is_roomy {
+            true => BATCH,
+            false if self.last.is_some_and(|last| now - last < REMIND_EVERY) => return due,
+            false => REMIND_WHEN_FULL,
+        };
+        while due.len() < most
+            && let Some((_, hash)) = self.hashes.pop_front_if(|(at, _)| *at <= now)
+        {
             if let Some(tx) = get(&hash) {
                 due.push(tx);
                 self.add(hash, now);
             }
-            if due.len() >= BATCH {
-                break;
-            }
+        }
+        if !due.is_empty() {
+            self.last = Some(now);
         }
         due
     }
@@ -302,6 +324,7 @@ impl PoolGossip {
         gossip: &GossipHandle,
         batches: mpsc::Receiver<ReceivedBatch>,
     ) -> Result<Self> {
+        let is_mesh = !backend.chain().spec().bft_rules.is_empty();
         let mut last_current = LastCurrent::default();
         let mut is_syncing = last_current.is_syncing(&backend.sync_status(), Instant::now());
         gossip.set_syncing(is_syncing);
@@ -313,11 +336,10 @@ impl PoolGossip {
             .name("peers-to-pool".to_owned())
             .spawn(move || {
                 yield_to_blocks();
-                take(&own_pool, &own_gossip, batches);
+                take(&own_pool, is_mesh, &own_gossip, batches);
             });
         let (pool, backend, gossip) = (Arc::clone(pool), Arc::clone(backend), gossip.clone());
         let queue = Arc::clone(&waiting);
-        let is_mesh = !backend.chain().spec().bft_rules.is_empty();
         let telling = Builder::new()
             .name("pool-to-peers".to_owned())
             .spawn(move || {
@@ -341,8 +363,8 @@ impl PoolGossip {
                     }
                     tell(&pool, is_mesh, &gossip, news);
                     // Where all get all, other pools have room when this one has. On public networks it would say whose transactions these are.
-                    if is_mesh && pool.is_roomy() {
-                        let due = reminders.due(now, |hash| pool.get(hash));
+                    if is_mesh {
+                        let due = reminders.due(pool.is_roomy(), now, |hash| pool.get(hash));
                         let due = due.iter().map(|tx| announceable(&pool, tx).0);
                         let due: Vec<Announceable> = due.collect();
                         if !due.is_empty() {
@@ -427,7 +449,7 @@ mod tests {
         reminders.add(B256::ZERO, start);
         let mut due = |second| {
             let now = start + Duration::from_secs(second);
-            reminders.due(now, |hash| (!hash.is_zero()).then_some(*hash))
+            reminders.due(true, now, |hash| (!hash.is_zero()).then_some(*hash))
         };
         assert_eq!(due(9), [] as [B256; 0]);
         assert_eq!(due(10), [hash]);
@@ -436,12 +458,27 @@ mod tests {
         let mut many = Reminders::default();
         let hashes = (0..70_000_u64).map(|number| B256::from(U256::from(number)));
         hashes.for_each(|hash| many.add(hash, start));
-        assert_eq!(many.0.len(), MAX_REMINDERS);
+        assert_eq!(many.hashes.len(), MAX_REMINDERS);
         let due = start + REMIND_AFTER;
         for _ in 0..MAX_REMINDERS / BATCH {
-            assert_eq!(many.due(due, |hash| Some(*hash)).len(), BATCH);
+            assert_eq!(many.due(true, due, |hash| Some(*hash)).len(), BATCH);
         }
-        assert_eq!(many.due(due, |hash| Some(*hash)), [] as [B256; 0]);
+        assert_eq!(many.due(true, due, |hash| Some(*hash)), [] as [B256; 0]);
+    }
+
+    #[test]
+    fn while_the_pool_is_nearly_full_few_are_announced_each_second() {
+        let start = Instant::now();
+        let mut reminders = Reminders::default();
+        for number in 0..200_u64 {
+            reminders.add(B256::from(U256::from(number)), start);
+        }
+        let mut due = |ms| {
+            let now = start + Duration::from_millis(ms);
+            reminders.due(false, now, |hash| Some(*hash)).len()
+        };
+        let counts = [10_000, 10_999, 11_000, 12_000, 13_000].map(&mut due);
+        assert_eq!(counts, [64, 0, 64, 64, 8]);
     }
 
     #[test]
