@@ -4,6 +4,7 @@ use crate::Segment;
 use rocksdb::{
     BlockBasedIndexType, BlockBasedOptions, Cache, DBCompressionType, Env, WriteBufferManager,
 };
+use std::hash::{BuildHasher, RandomState};
 
 /// When a committed batch survives a power cut. What has reached the engine survives a killed process either way,
 /// because the system has it.
@@ -64,6 +65,13 @@ const MEMTABLE_BLOOM_SHARE: f64 = 0.0125;
 /// Threads that open files at the start. The engine starts them again for each segment.
 const FILE_OPENING_THREADS: i32 = 4;
 
+/// Three quarters of `bytes` to all of them, by chance. Nodes that store the same blocks would write their buffers out and compact in the same
+/// second: all validators of a chain would be slow at once, while a quorum of them waits only for its fastest members.
+fn varied(bytes: usize) -> usize {
+    let part = 768 + RandomState::new().hash_one(()) % 257;
+    bytes / 1_024 * usize::try_from(part).unwrap_or(1_024)
+}
+
 /// Options of the whole engine and of each segment. All share one block cache, which the write buffers are charged to.
 pub(crate) struct EngineOptions {
     pub(crate) database: rocksdb::Options,
@@ -94,7 +102,7 @@ impl EngineOptions {
         // The manager counts whole blocks of the buffers' arenas: with few rows in each of the segments, blocks of the
         // engine's own size (an eighth of a buffer) fill a small budget, and tables of a few rows are written.
         database.set_arena_block_size((buffers / 256).clamp(32 << 10, MIB));
-        let write_buffer_bytes = (buffers / 4).clamp(4 * MIB, 128 * MIB);
+        let write_buffer_bytes = varied((buffers / 4).clamp(4 * MIB, 128 * MIB));
         Self {
             database,
             cache,
