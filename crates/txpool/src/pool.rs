@@ -329,7 +329,7 @@ impl Pool {
         blobs.collect()
     }
 
-    /// Whether a new pending transaction has room without a doubt. Queued ones take none: they leave first.
+    /// Whether pending transactions take less than half of their least room. Queued ones take none of it: they leave first.
     pub fn is_roomy(&self) -> bool {
         let store = self.read();
         match self.config.mode {
@@ -337,7 +337,10 @@ impl Pool {
                 let pending = store.totals.bytes.saturating_sub(store.totals.queued_bytes);
                 pending < self.config.layer_max_capacity_bytes / 2
             }
-            PoolMode::Sequenced => store.txs.len() < self.config.max_size / 2,
+            PoolMode::Sequenced => {
+                let pending = store.txs.len().saturating_sub(store.totals.queued);
+                pending < self.config.max_size / 2
+            }
         }
     }
 

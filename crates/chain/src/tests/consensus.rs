@@ -402,6 +402,10 @@ fn building_from_the_transactions_of_a_block_gives_that_block() {
             target_gas_limit: Some(header.gas_limit),
             max_gas: None,
         };
+        let bounded = BlockTemplate {
+            max_gas: Some(1),
+            ..template.clone()
+        };
         // Every transaction twice: the second of a pair does not fit any more.
         let pairs = block.body.transactions.iter().flat_map(|tx| [tx, tx]);
         let mut offered = pairs.map(|tx| Candidate {
@@ -422,6 +426,17 @@ fn building_from_the_transactions_of_a_block_gives_that_block() {
             (header.mix_hash, header.nonce) = (block.header.mix_hash, block.header.nonce);
             assert_eq!(header, block.header);
         }
+        // The one that reaches the bound is the last.
+        let mut all = block.body.transactions.iter();
+        let mut next = |_: Option<&niwaki_rules::InvalidTransaction>| {
+            all.next().map(|tx| Candidate {
+                tx: tx.clone(),
+                sender: recover_sender(tx).unwrap(),
+            })
+        };
+        let built = chain.build_best(bounded, &mut next).unwrap();
+        let first = block.body.transactions.iter().take(1);
+        assert!(built.block.body.transactions.iter().eq(first));
         import(&chain, block);
     }
 }

@@ -314,6 +314,20 @@ fn two_targets_in_turn_cost_their_headers_once() {
 }
 
 #[test]
+fn a_target_is_late_unless_a_peer_says_that_it_does_not_have_it() {
+    use Script::{Empty, Silent};
+    for (scripts, is_late) in [([Silent, Silent], true), ([Silent, Empty], false)] {
+        let node = behind(&scripts, 19);
+        let owner = node.owner();
+        let ended = owner.context.locate(last(main_branch()));
+        let Err(Interrupt::Failed(Failure::NoTarget { is_late: got, .. })) = ended else {
+            panic!("{ended:?}");
+        };
+        assert_eq!(got, is_late);
+    }
+}
+
+#[test]
 fn a_gap_that_is_too_long_for_memory_ends_after_so_many_headers_and_a_full_sync_follows() {
     let node = behind(&[Script::Honest], 18);
     let mut owner = node.owner();

@@ -17,14 +17,21 @@ fn room_for(transfers: usize) -> PoolConfig {
 }
 
 #[test]
-fn it_is_roomy_below_half_of_what_local_transactions_may_take() {
+fn it_is_roomy_while_few_transactions_are_pending_however_many_are_queued() {
     let sequenced = PoolConfig {
         mode: PoolMode::Sequenced,
         max_size: 4,
+        limit_by_account: 1.0,
         ..PoolConfig::default()
     };
     for config in [room_for(4), sequenced] {
         let chain = Chain::new(config);
+        for nonce in 1..4 {
+            chain
+                .remote(transfer(&wallet(9), nonce, 1, 50))
+                .expect("there is room");
+        }
+        assert_eq!(chain.pool.stats().queued, 3);
         for (number, is_roomy) in [(0, true), (1, false)] {
             assert!(chain.pool.is_roomy());
             chain

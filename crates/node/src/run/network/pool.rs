@@ -467,6 +467,15 @@ mod tests {
     }
 
     #[test]
+    fn in_a_mesh_what_a_full_pool_refused_may_be_asked_for_again() {
+        let full = || Err(PoolError::Underpriced);
+        assert_eq!(verdict(full(), true), Verdict::Refused);
+        assert_eq!(verdict(full(), false), Verdict::Underpriced);
+        let replacement = Err(PoolError::ReplacementUnderpriced);
+        assert_eq!(verdict(replacement, true), Verdict::Underpriced);
+    }
+
+    #[test]
     fn while_the_pool_is_nearly_full_few_are_announced_each_second() {
         let start = Instant::now();
         let mut reminders = Reminders::default();
