@@ -11,6 +11,7 @@
 //!
 //! A block of little gas that was slow or given up was so for another reason, such as validators that were not there.
 
+use super::metrics;
 use niwaki_primitives::{B256, Header};
 use std::time::{Duration, Instant};
 use tracing::info;
@@ -30,7 +31,7 @@ pub(super) struct BlockSize {
 }
 
 impl BlockSize {
-    /// A block was proposed, by this validator or another.
+    /// A valid block was proposed, by this validator or another.
     pub(super) fn note_proposed(&mut self, hash: B256, gas_used: u64, now: Instant) {
         if self.proposed.iter().all(|(known, ..)| *known != hash) {
             self.proposed.push((hash, gas_used, now));
@@ -82,6 +83,7 @@ impl BlockSize {
             (Some(_), None) => info!("Own blocks may be as large as the gas limit again"),
             _ => {}
         }
+        metrics::gas_bound(max_gas.unwrap_or(0));
         self.max_gas = max_gas;
     }
 

@@ -106,12 +106,16 @@ impl Blocks {
     }
 
     fn judge(&mut self, candidate: &Candidate) {
-        let (hash, gas_used) = (candidate.hash, candidate.block.header.gas_used);
-        self.size.note_proposed(hash, gas_used, Instant::now());
+        let (hash, came) = (candidate.hash, Instant::now());
         let verdict = match self.judged.iter().any(|judged| judged.id().hash == hash) {
             true => Verdict::Valid,
             false => self.execute(candidate),
         };
+        // An invalid one may claim any gas.
+        if verdict == Verdict::Valid {
+            let gas_used = candidate.block.header.gas_used;
+            self.size.note_proposed(hash, gas_used, came);
+        }
         self.say(Event::Judged { hash, verdict });
     }
 

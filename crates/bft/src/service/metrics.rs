@@ -78,6 +78,12 @@ pub(super) fn evidence() {
     counter!("niwaki_bft_evidence_total").increment(1);
 }
 
+/// What own blocks may use, besides the gas limit; 0: there is no other bound.
+#[expect(clippy::cast_precision_loss, reason = "a gauge")]
+pub(super) fn gas_bound(max_gas: u64) {
+    gauge!("niwaki_bft_block_gas_bound").set(max_gas as f64);
+}
+
 /// A round above the first one of its height has begun.
 pub(super) fn round_changed() {
     counter!("niwaki_bft_rounds_total").increment(1);

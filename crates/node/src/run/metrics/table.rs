@@ -132,6 +132,7 @@ pub(crate) const METRICS: &[Metric] = &[
     row("niwaki_allocator_allocated_bytes", Gauge, "", "Bytes allocated by the program"),
     row("niwaki_allocator_resident_bytes", Gauge, "", "Bytes that the allocator keeps resident"),
     row("niwaki_bft_agreement_seconds", Summary, "", "From the first proposal of a block, received or built, to the quorum that commits it"),
+    row("niwaki_bft_block_gas_bound", Gauge, "", "Gas that own blocks may use while full ones take too long to be agreed on; 0: the gas limit"),
     row("niwaki_bft_evidence_total", Counter, "", "Pairs of messages by which a validator contradicts itself"),
     row("niwaki_bft_execution_seconds", Summary, "why", "Executions of blocks: judged (a proposal), built, imported (finished without either)"),
     row("niwaki_bft_height", Gauge, "", "The block that the validators agree on"),
