@@ -18,6 +18,14 @@ pub struct KeyError;
 /// # Errors
 /// [`KeyError`] if the secret is zero or not below the group order.
 pub fn public_key(secret_key: &B256) -> Result<B512, KeyError> {
+    #[cfg(feature = "native")]
+    if provider::is_fast(provider::SECP256K1) {
+        return native::public_key(secret_key).ok_or(KeyError);
+    }
+    pure_public_key(secret_key)
+}
+
+pub(crate) fn pure_public_key(secret_key: &B256) -> Result<B512, KeyError> {
     let secret_key = SecretKey::from_slice(secret_key.as_slice()).map_err(|_| KeyError)?;
     Ok(to_bytes(secret_key.public_key().as_affine()))
 }
@@ -79,6 +87,12 @@ mod native {
     use secp256k1::ecdsa::{RecoverableSignature, RecoveryId};
     use secp256k1::{Message, PublicKey, SecretKey, ecdh::shared_secret_point};
 
+    pub(super) fn public_key(secret_key: &B256) -> Option<B512> {
+        let secret_key = SecretKey::from_secret_bytes(secret_key.0).ok()?;
+        let public_key = PublicKey::from_secret_key(&secret_key);
+        Some(B512::from_slice(&public_key.serialize_uncompressed()[1..]))
+    }
+
     pub(super) fn shared_secret(secret_key: &B256, public_key: &B512) -> Option<B256> {
         let secret_key = SecretKey::from_secret_bytes(secret_key.0).ok()?;
         let mut encoded = [4; 65];
@@ -118,6 +132,7 @@ mod tests {
         for n in 1..20_u8 {
             let (hash, key) = (B256::repeat_byte(n), B256::repeat_byte(100 + n));
             let public = public_key(&key).unwrap();
+            assert_eq!(pure_public_key(&key), Ok(public));
             let address = Address::from_raw_public_key(public.as_slice());
             assert_eq!(Ok(address), address_of_secret_key(&key));
             let signature = signature(&hash, &key);

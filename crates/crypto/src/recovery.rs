@@ -7,7 +7,9 @@ mod multiples;
 mod scalars;
 mod x86_64;
 
-use crate::{Signed, address_of_secret_key, keccak256_batch, sign};
+use crate::keys::pure_public_key;
+use crate::signature::pure_sign;
+use crate::{Signed, keccak256_batch};
 use alloy_primitives::{Address, B256, U256};
 use scalars::Halves;
 use std::sync::OnceLock;
@@ -63,14 +65,15 @@ pub(crate) fn signers(signed: &[Signed]) -> Vec<Option<Address>> {
     }
 }
 
-/// The fastest width that the CPU has and that recovers eight known signers. The first call takes some milliseconds.
+/// The fastest width that the CPU has and that recovers eight signers of signatures by the pure library. The first call takes some milliseconds.
 pub(crate) fn width() -> Option<Width> {
     static WIDTH: OnceLock<Option<Width>> = OnceLock::new();
     *WIDTH.get_or_init(|| {
         let example = |number| {
             let (hash, key) = (B256::repeat_byte(number), B256::repeat_byte(100 + number));
-            let (r, s, y_parity) = sign(&hash, &key).ok()?;
-            let signer = address_of_secret_key(&key).ok();
+            let (r, s, y_parity) = pure_sign(&hash, &key)?;
+            let public_key = pure_public_key(&key).ok()?;
+            let signer = Some(Address::from_raw_public_key(public_key.as_slice()));
             Some((
                 Signed {
                     hash,

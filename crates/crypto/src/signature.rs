@@ -67,26 +67,41 @@ pub fn recover_signers(signed: &[Signed]) -> Vec<Result<Address, SignatureError>
 /// # Errors
 /// [`SignatureError`] if the key is zero or not below the group order.
 pub fn address_of_secret_key(secret_key: &B256) -> Result<Address, SignatureError> {
-    let key = SigningKey::from_slice(secret_key.as_slice()).map_err(|_| SignatureError)?;
-    let point = key.verifying_key().to_encoded_point(false);
-    // The first byte says that both coordinates follow.
-    Ok(Address::from_raw_public_key(&point.as_bytes()[1..]))
+    let public_key = crate::public_key(secret_key).map_err(|_| SignatureError)?;
+    Ok(Address::from_raw_public_key(public_key.as_slice()))
 }
 
 /// A signature over `hash` as (`r`, `s`, `y_parity`), the same one every time (RFC 6979), with `s`
 /// in the lower half as EIP-2 asks. For the key of a node, tests and development networks: no key of
-/// an account with value belongs in this process.
+/// an account with value belongs in this process. About 25 us native, 170 us pure.
 ///
 /// # Errors
 /// [`SignatureError`] if the key is zero or not below the group order.
 pub fn sign(hash: &B256, secret_key: &B256) -> Result<(U256, U256, bool), SignatureError> {
-    let key = SigningKey::from_slice(secret_key.as_slice()).map_err(|_| SignatureError)?;
-    let (signature, recovery) = key
-        .sign_prehash_recoverable(hash.as_slice())
-        .map_err(|_| SignatureError)?;
+    #[cfg(feature = "native")]
+    if provider::is_fast(provider::SECP256K1) {
+        return native_sign(hash, secret_key).ok_or(SignatureError);
+    }
+    pure_sign(hash, secret_key).ok_or(SignatureError)
+}
+
+pub(crate) fn pure_sign(hash: &B256, secret_key: &B256) -> Option<(U256, U256, bool)> {
+    let key = SigningKey::from_slice(secret_key.as_slice()).ok()?;
+    let (signature, recovery) = key.sign_prehash_recoverable(hash.as_slice()).ok()?;
     let (r, s) = signature.split_bytes();
-    let word = |bytes: &[u8]| U256::from_be_slice(bytes);
-    Ok((word(&r), word(&s), recovery.is_y_odd()))
+    let [r, s] = [r, s].map(|half| U256::from_be_slice(&half));
+    Some((r, s, recovery.is_y_odd()))
+}
+
+#[cfg(feature = "native")]
+fn native_sign(hash: &B256, secret_key: &B256) -> Option<(U256, U256, bool)> {
+    use secp256k1::{Message, SecretKey, ecdsa::RecoverableSignature};
+    let key = SecretKey::from_secret_bytes(secret_key.0).ok()?;
+    let signature =
+        RecoverableSignature::sign_ecdsa_recoverable(Message::from_digest(hash.0), &key);
+    let (id, bytes) = signature.serialize_compact();
+    let [r, s] = [&bytes[..32], &bytes[32..]].map(U256::from_be_slice);
+    Some((r, s, id.to_u8() & 1 == 1))
 }
 
 #[cfg(test)]
@@ -113,6 +128,7 @@ mod tests {
             let (hash, key) = (B256::repeat_byte(n), B256::repeat_byte(200 - n));
             let (r, s, y_parity) = sign(&hash, &key).unwrap();
             assert!(s <= half);
+            assert_eq!(pure_sign(&hash, &key), Some((r, s, y_parity)));
             assert_eq!(
                 recover_signer(&hash, &r, &s, y_parity),
                 address_of_secret_key(&key)
