@@ -67,8 +67,6 @@ pub struct Settings {
     pub digest: DigestForm,
     /// The longest timeout of a round, milliseconds.
     pub max_round_timeout_ms: u64,
-    /// Whether it follows to a later round when more validators than can be faulty are there.
-    pub has_early_round_change: bool,
     /// All, but in the simulator.
     pub guards: Guards,
 }

@@ -99,8 +99,6 @@ pub struct Options {
     pub has_access_list: bool,
     /// The longest timeout of a round, milliseconds.
     pub max_round_timeout_ms: u64,
-    /// Whether it follows to a later round when more validators than can be faulty are there.
-    pub has_early_round_change: bool,
     /// The folder of its records.
     pub folder: PathBuf,
     /// Whether it signs although its records are missing.
@@ -356,7 +354,6 @@ fn settings(options: &Options, protocol: BftProtocol) -> Result<Settings, KeyErr
         signer: Signer::new(form, options.key)?,
         digest: options.digest,
         max_round_timeout_ms: options.max_round_timeout_ms,
-        has_early_round_change: options.has_early_round_change,
         guards: Guards::default(),
     })
 }

@@ -1,6 +1,6 @@
 //! From one round to the next.
 
-use super::{Action, Machine, Phase, Record, Turn, checks};
+use super::{Action, Guard, Machine, Phase, Record, Turn, checks};
 use crate::wire::{KeyError, Message, Prepared, RoundChange, RoundChangePayload};
 use niwaki_crypto::keccak256;
 use niwaki_primitives::Address;
@@ -135,7 +135,7 @@ impl Machine {
         let own = self.height.round.number;
         let wanted = self.height.wanted_round(quorum);
         let beyond = self.height.lowest_beyond(one_honest);
-        let beyond = beyond.filter(|_| self.settings.has_early_round_change);
+        let beyond = beyond.filter(|_| self.settings.guards.has(Guard::FollowAhead));
         let next = wanted.filter(|round| *round > own).or(beyond);
         if let Some(round) = next {
             return self.enter(turn, round);

@@ -31,11 +31,14 @@ pub enum Guard {
     CommitSeal,
     /// A prepare and a commit are for the block that was proposed.
     Digest,
+    /// It follows to a later round when more validators than can be faulty are there. As timeouts stop
+    /// doubling, honest validators stay a round apart for ever without it.
+    FollowAhead,
 }
 
 impl Guard {
     /// All of them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::OneVote,
         Self::Memory,
         Self::RoundsRise,
@@ -50,6 +53,7 @@ impl Guard {
         Self::CommitQuorum,
         Self::CommitSeal,
         Self::Digest,
+        Self::FollowAhead,
     ];
 }
 

@@ -188,7 +188,6 @@ impl Rig {
             digest: DigestForm::OwnRound,
             has_access_list: true,
             max_round_timeout_ms: 60_000,
-            has_early_round_change: true,
             folder: self.records(number),
             accepts_missing_journal: false,
             vanity: B256::ZERO,

@@ -92,6 +92,8 @@ const PROTOCOL: &str = "metrics are served to Prometheus only";
 const PRUNING: &str = "only `niwaki storage prune-pre-merge-blocks` removes blocks";
 const REVERTS: &str = "receipts carry no revert reason; debug_traceTransaction shows it";
 const ROOT: &str = "the state root is always computed on several threads";
+const ROUNDS: &str =
+    "a validator always follows to a later round when more are there than can be faulty";
 const SAVING: &str = "the pool waits for the disk as long as it takes";
 const STORAGE: &str = "--memory-budget sizes every buffer of the storage";
 const SYNC: &str = "a sync has its own sizes and times, and begins with one peer";
@@ -169,6 +171,7 @@ pub(super) const ROWS: &[BesuOption] = &[
     row("Xpos-block-finalization-timeout-ms", Value, BUILDING),
     row("Xpos-slot-duration", Value, BUILDING),
     row("Xpre-merge-pruning-quantity", Value, PRUNING),
+    row("Xqbft-enable-early-round-change", Flag, ROUNDS),
     row("Xsecp-native-enabled", Spaced, NATIVE),
     row("Xsecp256k1-native-enabled", Spaced, NATIVE),
     row("Xsnapsync-server-max-concurrent-requests", Value, PEERS),

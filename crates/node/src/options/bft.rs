@@ -12,9 +12,6 @@ pub(crate) struct BftFlags {
     /// if all validators stand still.
     #[arg(long)]
     pub(crate) bft_accept_missing_journal: bool,
-    /// Follow to a later round when more validators are there than can be faulty [default: true].
-    #[arg(long = "Xqbft-enable-early-round-change", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
-    pub(crate) qbft_enable_early_round_change: Option<bool>,
     /// Write messages without a place for an access list, as Besu before 26.1 and GoQuorum do.
     #[arg(long = "Xbft-legacy-protocol-encoding", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
     pub(crate) bft_legacy_protocol_encoding: Option<bool>,

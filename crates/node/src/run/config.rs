@@ -71,7 +71,6 @@ pub(super) struct ValidatorConfig {
     pub(super) folder: PathBuf,
     pub(super) max_round_timeout_s: u64,
     pub(super) accepts_missing_journal: bool,
-    pub(super) has_early_round_change: bool,
     /// Whether the network is one of GoQuorum.
     pub(super) is_quorum: bool,
     /// Whether messages have a place for an access list.
@@ -142,7 +141,6 @@ fn validator_config(options: &Options, data_path: &Path, is_quorum: bool) -> Val
         folder: data_path.join("bft"),
         max_round_timeout_s: flags.bft_round_timeout_max,
         accepts_missing_journal: flags.bft_accept_missing_journal,
-        has_early_round_change: flags.qbft_enable_early_round_change != Some(false),
         is_quorum,
         has_access_list: !is_quorum && flags.bft_legacy_protocol_encoding != Some(true),
         vanity: B256::left_padding_from(vanity),

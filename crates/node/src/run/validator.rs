@@ -177,7 +177,6 @@ impl Validator {
             },
             has_access_list: config.has_access_list,
             max_round_timeout_ms: config.max_round_timeout_s.saturating_mul(1_000),
-            has_early_round_change: config.has_early_round_change,
             folder: config.folder,
             accepts_missing_journal: config.accepts_missing_journal,
             vanity: config.vanity,

@@ -59,7 +59,6 @@ impl SimNode {
                 signer: signer(number, scenario),
                 digest: scenario.digest,
                 max_round_timeout_ms: 4_000,
-                has_early_round_change: scenario.has_early_round_change,
                 guards: scenario.guards,
             },
             chain,

@@ -68,7 +68,6 @@ pub(super) struct Scenario {
     /// The period, milliseconds; below a second it is that of the milliseconds' key.
     pub(super) period_ms: u64,
     pub(super) empty_period_s: u64,
-    pub(super) has_early_round_change: bool,
     pub(super) troubles: BTreeSet<Trouble>,
     /// How long there is trouble, milliseconds.
     pub(super) trouble_ms: u64,
@@ -116,7 +115,6 @@ impl Scenario {
                 .choose(&mut rng)
                 .unwrap_or(&1_000),
             empty_period_s: if rng.random_bool(0.2) { 3 } else { 0 },
-            has_early_round_change: rng.random_bool(0.9),
             trouble_ms: rng.random_range(4_000..20_000),
             troubles,
             guards,

@@ -35,7 +35,6 @@ pub(super) fn settings(signer: &Signer) -> Settings {
         signer: signer.clone(),
         digest: DigestForm::OwnRound,
         max_round_timeout_ms: 60_000,
-        has_early_round_change: true,
         guards: Guards::default(),
     }
 }
