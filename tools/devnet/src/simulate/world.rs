@@ -180,7 +180,6 @@ impl World {
             Due::Stop { node } => self.stop(node)?,
             Due::Level { node, life } if self.lives(node, life) => {
                 self.step(node, Event::Level(true))?;
-                self.nodes[node].is_wiped = false;
             }
             Due::Timer {
                 node,
@@ -207,7 +206,10 @@ impl World {
                 self.build(node, view, timestamp)?;
             }
             Due::Record { node, life, record } if self.lives(node, life) => {
-                self.nodes[node].journal.push(*record);
+                let node = &mut self.nodes[node];
+                node.journal.push(*record);
+                // The first record makes the journal.
+                node.is_wiped = false;
             }
             Due::Send {
                 node,
