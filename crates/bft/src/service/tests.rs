@@ -1,5 +1,8 @@
 //! Four validators in one process: each with its chain, its threads and its records.
 
+#[cfg(unix)]
+mod killed;
+
 use super::*;
 use niwaki_chain::{ChainConfig, GenesisBlock, StateOptions, StorageOptions};
 use niwaki_primitives::{U256, hex};
