@@ -153,10 +153,11 @@ impl Bench {
                 conn,
                 end: [
                     End::Failed,
+                    End::Unreached,
                     End::OtherChain,
                     End::Theirs(DisconnectReason::TooManyPeers),
                     End::Ours(DisconnectReason::ProtocolBreach),
-                ][usize::from(what) % 4],
+                ][usize::from(what) % 5],
             },
             12..=14 => Event::Found {
                 source: Source::ALL[2 + usize::from(what) % 5],

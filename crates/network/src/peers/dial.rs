@@ -8,6 +8,7 @@
 //! |---|---|
 //! | any dial | 35 s after it began, at the earliest |
 //! | a failure | 30 s, doubling to 1 h; a static or trusted node to 5 min |
+//! | a static or trusted node was not reached | 1 s, doubling to 5 min: it saw nothing of the dial |
 //! | `too many peers` | 3 min, no fault |
 //! | another chain | a day |
 //! | this node cut it | 10 min |
@@ -22,6 +23,8 @@ use std::net::{IpAddr, SocketAddr};
 pub(crate) const REDIAL_MS: u64 = 35_000;
 /// Back-off after the first failure.
 const FIRST_BACKOFF_MS: u64 = 30_000;
+/// Back-off after a node of the operator's was not reached, at first: it may be about to start.
+const FIRST_UNREACHED_MS: u64 = 1_000;
 /// Longest back-off of a node that was found.
 const MAX_BACKOFF_MS: u64 = 3_600_000;
 /// Longest back-off of a node that the operator named.
@@ -124,7 +127,9 @@ pub(crate) enum Outcome {
     Connected,
     /// It was a peer for some time and left.
     Parted,
-    /// No connection, no handshake, or no common protocol.
+    /// No connection.
+    Unreached,
+    /// No handshake, or no common protocol.
     Failed,
     /// It has no slot.
     Full,
@@ -134,6 +139,12 @@ pub(crate) enum Outcome {
     OtherChain,
     /// This node did not want it, or cut it.
     Cut,
+}
+
+impl Outcome {
+    fn is_failure(self) -> bool {
+        matches!(self, Self::Unreached | Self::Failed)
+    }
 }
 
 /// How dials ended, in numbers.
@@ -179,7 +190,7 @@ impl DialFigures {
     fn count(&mut self, outcome: Outcome) {
         let figure = match outcome {
             Outcome::Connected | Outcome::Parted => &mut self.connected,
-            Outcome::Failed => &mut self.failed,
+            Outcome::Unreached | Outcome::Failed => &mut self.failed,
             Outcome::Full => &mut self.full,
             Outcome::OtherChain => &mut self.other_chain,
             Outcome::Twice | Outcome::Cut => &mut self.other,
@@ -235,12 +246,19 @@ impl DialPlan {
     /// A node may be dialled 35 s after its last dial, whatever came of it.
     fn forgive(&mut self, id: &NodeId) {
         if let Some(tried) = self.tried.get_mut(id) {
-            self.by_time.remove(&(tried.next_ms, *id));
             tried.failures = 0;
-            tried.next_ms = tried
-                .dialled_ms
-                .map_or(0, |ms| ms.saturating_add(REDIAL_MS));
-            self.by_time.insert((tried.next_ms, *id));
+            let dialled_ms = tried.dialled_ms;
+            let next_ms = dialled_ms.map_or(0, |ms| ms.saturating_add(REDIAL_MS));
+            self.set_next(id, next_ms);
+        }
+    }
+
+    /// A node that was tried may be dialled at this time.
+    fn set_next(&mut self, id: &NodeId, next_ms: u64) {
+        if let Some(tried) = self.tried.get_mut(id) {
+            self.by_time.remove(&(tried.next_ms, *id));
+            tried.next_ms = next_ms;
+            self.by_time.insert((next_ms, *id));
         }
     }
 
@@ -430,12 +448,17 @@ impl DialPlan {
         };
         self.figures.count(outcome);
         self.total.count(outcome);
-        // Not even when both sides would dial again at the same moment.
-        let soonest = dial.began_ms.saturating_add(lengthened(REDIAL_MS, rng));
-        self.not_before(*id, soonest);
+        match outcome {
+            Outcome::Unreached if self.is_operators(id) => self.set_next(id, now_ms),
+            // Not even when both sides would dial again at the same moment.
+            _ => {
+                let soonest = dial.began_ms.saturating_add(lengthened(REDIAL_MS, rng));
+                self.not_before(*id, soonest);
+            }
+        }
         self.rest(id, outcome, now_ms, rng);
         let tries = self.tried.get(id).map_or(0, |tried| tried.failures);
-        let is_worth_another = outcome == Outcome::Failed && tries < SAVED_TRIES;
+        let is_worth_another = outcome.is_failure() && tries < SAVED_TRIES;
         if dial.source == Source::Saved && is_worth_another && self.queued.insert(*id) {
             let queue = self.found.entry(Source::Saved).or_default();
             queue.push_back(dial.candidate);
@@ -452,7 +475,11 @@ impl DialPlan {
         let failures = self.tried.get(id).map_or(0, |tried| tried.failures);
         let wait_ms = match outcome {
             Outcome::Connected | Outcome::Parted | Outcome::Twice => 0,
-            Outcome::Failed => shortened(self.backoff_ms(id, failures), rng),
+            Outcome::Unreached if self.is_operators(id) => shortened(
+                FIRST_UNREACHED_MS.saturating_mul(1 << failures.min(16)),
+                rng,
+            ),
+            Outcome::Unreached | Outcome::Failed => shortened(self.backoff_ms(id, failures), rng),
             Outcome::Full => lengthened(FULL_MS, rng),
             Outcome::OtherChain => OTHER_CHAIN_MS,
             Outcome::Cut if self.is_operators(id) => shortened(FIRST_BACKOFF_MS, rng),
@@ -466,7 +493,7 @@ impl DialPlan {
         if let Some(tried) = self.tried.get_mut(id) {
             tried.failures = match outcome {
                 Outcome::Parted => 0,
-                Outcome::Failed => failures.saturating_add(1),
+                outcome if outcome.is_failure() => failures.saturating_add(1),
                 _ => failures,
             };
         }

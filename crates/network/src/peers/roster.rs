@@ -555,6 +555,7 @@ fn outcome_of(end: End) -> Outcome {
         End::Theirs(DisconnectReason::AlreadyConnected)
         | End::Ours(DisconnectReason::AlreadyConnected) => Outcome::Twice,
         End::OtherChain => Outcome::OtherChain,
+        End::Unreached => Outcome::Unreached,
         End::Ours(
             DisconnectReason::TooManyPeers
             | DisconnectReason::ProtocolBreach

@@ -67,9 +67,9 @@ pub(super) async fn dial(context: Context, candidate: Candidate, name: Option<St
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => {
             debug!(node = ?candidate.id, address = %candidate.address, %error, "Can't connect");
-            return context.close(End::Failed).await;
+            return context.close(End::Unreached).await;
         }
-        Err(_) => return context.close(End::Failed).await,
+        Err(_) => return context.close(End::Unreached).await,
     };
     let mut route = Route {
         address: candidate.address,

@@ -89,6 +89,24 @@ fn a_static_node_is_dialled_for_ever_every_5_minutes() {
 }
 
 #[test]
+fn a_static_node_that_is_not_reached_is_dialled_again_after_seconds_at_first() {
+    let (mut plan, mut rng, mut now_ms) = (DialPlan::default(), rng(), 0);
+    plan.name(Source::Static, candidate(1));
+    for seconds in [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300] {
+        assert_eq!(next(&mut plan, now_ms), Some((Source::Static, 1)));
+        plan.end(&id(1), Outcome::Unreached, now_ms + 3, &mut rng);
+        let wait = plan.next_ms(&id(1)) - (now_ms + 3);
+        assert!((seconds * 800..=seconds * 1_000).contains(&wait), "{wait}");
+        now_ms += 3 + wait;
+    }
+    // Found ones, such as a saved peer, wait as after any failure.
+    plan.find(Source::V4, candidate(2), 0);
+    next(&mut plan, 0);
+    plan.end(&id(2), Outcome::Unreached, 3, &mut rng);
+    assert!(plan.next_ms(&id(2)) >= REDIAL_MS);
+}
+
+#[test]
 fn a_node_that_the_operator_names_is_dialled_although_it_failed_before() {
     let (mut plan, mut rng) = (DialPlan::default(), rng());
     plan.find(Source::V4, candidate(1), 0);
@@ -167,7 +185,8 @@ fn what_is_remembered_of_dials_is_bounded_and_dials_wait_for_room() {
     assert_eq!(plan.by_time.len(), MAX_TRIED);
 }
 
-const OUTCOMES: [Outcome; 7] = [
+const OUTCOMES: [Outcome; 8] = [
+    Outcome::Unreached,
     Outcome::Connected,
     Outcome::Parted,
     Outcome::Failed,
@@ -179,20 +198,28 @@ const OUTCOMES: [Outcome; 7] = [
 
 proptest! {
     #[test]
-    fn no_node_is_dialled_twice_within_35_seconds(
-        steps in prop::collection::vec((0..7_usize, 0..12_u64, 0..7_usize, 0..20_000_u64), 1..300),
+    fn no_node_is_dialled_twice_within_35_seconds_but_the_operators_that_were_not_reached(
+        steps in prop::collection::vec((0..7_usize, 0..12_u64, 0..8_usize, 0..20_000_u64), 1..300),
         seed in any::<u64>(),
     ) {
         let (mut plan, mut rng, mut now_ms) = (DialPlan::default(), SmallRng::seed_from_u64(seed), 0);
         let mut last: HashMap<u64, u64> = HashMap::new();
+        let mut unreached: HashSet<u64> = HashSet::new();
         for (source, number, outcome, elapsed) in steps {
             now_ms += elapsed;
             plan.find(Source::ALL[source], candidate(number), now_ms);
             while let Some((_, dialled)) = next(&mut plan, now_ms) {
                 let before = last.insert(dialled, now_ms);
-                prop_assert!(before.is_none_or(|before| now_ms - before >= REDIAL_MS));
+                let soonest = match unreached.remove(&dialled) && plan.is_operators(&id(dialled)) {
+                    true => FIRST_UNREACHED_MS * 8 / 10,
+                    false => REDIAL_MS,
+                };
+                prop_assert!(before.is_none_or(|before| now_ms - before >= soonest));
             }
             prop_assert!(plan.in_flight.len() <= 16);
+            if plan.in_flight.contains_key(&id(number)) && OUTCOMES[outcome] == Outcome::Unreached {
+                unreached.insert(number);
+            }
             plan.end(&id(number), OUTCOMES[outcome], now_ms, &mut rng);
             plan.rest(&id(number + 1), OUTCOMES[outcome], now_ms, &mut rng);
             prop_assert_eq!(plan.by_time.len(), plan.tried.len());

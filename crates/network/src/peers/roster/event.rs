@@ -39,7 +39,9 @@ impl Offers {
 /// How a connection ended that the roster did not end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum End {
-    /// No connection, no handshake, no common protocol, or the stream broke.
+    /// The node that was dialled was not reached.
+    Unreached,
+    /// No handshake, no common protocol, or the stream broke.
     Failed,
     /// The peer said why.
     Theirs(DisconnectReason),
@@ -52,6 +54,7 @@ pub enum End {
 impl fmt::Display for End {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Unreached => f.write_str("no connection"),
             Self::Failed => f.write_str("the connection failed"),
             Self::Theirs(reason) => write!(f, "the peer ended it: {reason}"),
             Self::Ours(reason) => write!(f, "this node ended it: {reason}"),
