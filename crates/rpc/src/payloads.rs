@@ -356,6 +356,9 @@ impl Builder {
                 }
                 if !self.pool.permits(&pooled.sender, &pooled.tx) {
                     best.skip_sender_of(&pooled.hash);
+                    if is_on_head {
+                        self.pool.remove_invalid(&pooled.hash);
+                    }
                     continue;
                 }
                 let pays = pooled.priority || floor.is_met_by(&pooled.tx, base_fee);

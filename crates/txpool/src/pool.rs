@@ -146,7 +146,7 @@ impl Pool {
         let _ = self.sender_filter.0.set(Box::new(permits));
     }
 
-    /// Whether an account may send a transaction now. What it sent before may be in the pool still.
+    /// Whether an account may send a transaction now. What it sent before may be in the pool still, until a block is built.
     pub fn permits(&self, sender: &Address, tx: &TxEnvelope) -> bool {
         let filter = self.sender_filter.0.get();
         filter.is_none_or(|permits| permits(sender, tx))

@@ -4,6 +4,7 @@ use super::*;
 use ::tracing::level_filters::LevelFilter;
 use niwaki_primitives::{Bytes, Encodable2718, TxEip1559, TxEnvelope, TxKind, U256};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The key of the network's first account.
 const KEY: &str = "0x8f2a55949038a9610f50fb23b5883af3b4ecb3c3bb792cbcefbd1542c692be63";
@@ -129,6 +130,26 @@ fn the_minimum_gas_price_applies_to_pool_and_blocks() {
             assert_eq!(rig.refusal(method, bad).0, -32602);
         }
     }
+}
+
+#[test]
+fn what_an_account_sent_that_may_send_no_more_leaves_the_pool_when_a_block_is_built() {
+    let rig = dev();
+    let may_send = Arc::new(AtomicBool::new(true));
+    let filter = Arc::clone(&may_send);
+    let pool = rig.dispatcher.backend().pool();
+    pool.set_sender_filter(move |_, _| filter.load(Ordering::Relaxed));
+    for nonce in 0..2 {
+        rig.result(
+            "eth_sendRawTransaction",
+            json!([transfer(&rig, nonce, GWEI)]),
+        );
+    }
+    assert_eq!(next_block(&rig).0, 2);
+    may_send.store(false, Ordering::Relaxed);
+    assert_eq!(next_block(&rig).0, 0);
+    let status = rig.result("txpool_status", json!([]));
+    assert_eq!(status, json!({"pending": "0x0", "queued": "0x1"}));
 }
 
 #[test]
