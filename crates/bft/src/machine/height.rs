@@ -138,7 +138,13 @@ impl Height {
 
     /// The validator that proposes in a round.
     pub(super) fn proposer(&self, round: u32) -> Option<Address> {
-        self.head.validators.proposer(&self.head.coinbase, round)
+        let Head {
+            rules,
+            validators,
+            coinbase,
+            ..
+        } = &self.head;
+        rules.proposer(validators, coinbase, round)
     }
 
     /// A validator has signed something of a round.

@@ -42,6 +42,8 @@ pub struct BftRules {
     pub source: ValidatorSource,
     /// The validators of this block, whatever the votes before.
     pub validators: Option<ValidatorSet>,
+    /// GoQuorum's `isQuorum`, which says who proposes after one that is no validator any more.
+    pub is_quorum: bool,
 }
 
 impl BftRules {
@@ -61,6 +63,20 @@ impl BftRules {
             tx_gas_limit: None,
             source: ValidatorSource::Headers,
             validators: None,
+            is_quorum: false,
+        }
+    }
+
+    /// Who of the validators proposes the child of a block with this coinbase in a round.
+    pub fn proposer(
+        &self,
+        validators: &ValidatorSet,
+        parent_coinbase: &Address,
+        round: u32,
+    ) -> Option<Address> {
+        match self.is_quorum {
+            true => validators.quorum_proposer(parent_coinbase, round),
+            false => validators.proposer(parent_coinbase, round),
         }
     }
 

@@ -57,6 +57,18 @@ impl ValidatorSet {
         self.0.get(at).copied()
     }
 
+    /// The same by GoQuorum's rule: after a proposer that is no validator any more comes not the next one by address, but the second of
+    /// all.
+    ///
+    /// Source: GoQuorum's `consensus/istanbul/validator/default.go`, `roundRobinProposer`.
+    pub fn quorum_proposer(&self, parent_coinbase: &Address, round: u32) -> Option<Address> {
+        let is_gone = !parent_coinbase.is_zero() && !self.contains(parent_coinbase);
+        match (is_gone, self.0.first()) {
+            (true, Some(first)) => self.proposer(first, round),
+            _ => self.proposer(parent_coinbase, round),
+        }
+    }
+
     pub(super) fn insert(&mut self, validator: Address) {
         if let Err(index) = self.0.binary_search(&validator) {
             self.0.insert(index, validator);
@@ -100,6 +112,12 @@ mod tests {
         assert_eq!(proposer(8, 0), expected(1));
         assert_eq!(proposer(0, 5), expected(3));
         assert_eq!(proposer(1, u32::MAX), expected(1));
+        let by_quorum =
+            |parent: u8, round| own.quorum_proposer(&Address::repeat_byte(parent), round);
+        assert_eq!(by_quorum(1, 0), expected(3));
+        assert_eq!(by_quorum(0, 5), expected(3));
+        assert_eq!(by_quorum(4, 0), expected(3));
+        assert_eq!(by_quorum(8, 2), expected(7));
         assert_eq!(ValidatorSet::default().proposer(&Address::ZERO, 0), None);
     }
 }

@@ -104,6 +104,9 @@ pub(super) fn parse_config(config: &Object<'_>) -> Result<ChainSpec, GenesisErro
         });
     spec.quorum = parse_quorum(config)?;
     spec.bft_rules = parse_bft_rules(config, times.min())?;
+    for rules in &mut spec.bft_rules {
+        rules.is_quorum = spec.quorum.is_some();
+    }
     spec.first_peers = parse_first_peers(config)?;
     spec.contract_size_limit = match spec.quorum {
         Some(_) => quorum_code_limit(config)?,

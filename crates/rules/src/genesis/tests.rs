@@ -333,6 +333,7 @@ fn a_genesis_file_of_goquorum_is_read_and_what_it_alone_can_do_is_named() {
         })
     );
     assert!(!spec.has_gas_price(7) && spec.contract_size_limit.is_none());
+    assert!(spec.bft_rules.iter().all(|rules| rules.is_quorum));
     let more = r#", "enableGasPriceBlock": 7, "maxCodeSizeConfig": [{"block": 0, "size": 64}]"#;
     let spec = parse(&file(more)).unwrap().spec;
     assert!(!spec.has_gas_price(6) && spec.has_gas_price(7));

@@ -178,8 +178,10 @@ struct Nodes {
     up: Vec<bool>,
     /// The name that methods about validators begin with.
     name: &'static str,
-    /// How long anything may take.
+    /// How long anything may take,
     within: Duration,
+    /// and each block besides: with a validator down, some come after a round that was given up.
+    per_block: Duration,
 }
 
 /// Where a client keeps its key, below its data.
@@ -222,6 +224,7 @@ impl Nodes {
             up,
             name,
             within: options.within(),
+            per_block: Duration::from_millis(options.period_ms) * 3,
         };
         (0..nodes.all.len()).try_for_each(|number| nodes.connect(number))?;
         Ok(nodes)
@@ -284,7 +287,9 @@ impl Nodes {
     /// Waits until all that run have this block.
     fn reach(&self, number: u64) -> Result<Duration> {
         let what = format!("all have block {number}");
-        let reached = wait_until(&what, self.within, || {
+        let missing = u32::try_from(number.saturating_sub(self.highest()?))?;
+        let within = self.within + self.per_block * missing;
+        let reached = wait_until(&what, within, || {
             Ok(self.heights()?.iter().all(|height| *height >= number))
         });
         reached.wrap_err_with(|| format!("the nodes are at {:?}", self.heights()))

@@ -48,6 +48,16 @@ impl SimChain {
         self.tally.validators()
     }
 
+    /// The validators of a block of the chain or, above it, of the next one.
+    pub(super) fn validators_at(&self, number: u64) -> ValidatorSet {
+        let header = self.header(number);
+        let extra = header.map(|header| BftExtra::decode(self.protocol(), &header.extra_data));
+        match extra {
+            Some(Ok(extra)) => ValidatorSet::new(extra.validators),
+            _ => self.validators().clone(),
+        }
+    }
+
     pub(super) fn header(&self, number: u64) -> Option<&Arc<Header>> {
         self.headers.get(usize::try_from(number).ok()?)
     }

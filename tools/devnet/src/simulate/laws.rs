@@ -1,7 +1,7 @@
 //! What must hold in every run, seen from outside.
 
 use super::chain::SimChain;
-use niwaki_bft::machine::{Certificate, Record};
+use niwaki_bft::machine::{Certificate, Head, Record};
 use niwaki_bft::wire::{Kind, Message, Proposal, View};
 use niwaki_crypto::keccak256;
 use niwaki_primitives::{Address, B256, Header};
@@ -28,8 +28,7 @@ impl Laws {
         &mut self,
         chain: &SimChain,
         header: &Header,
-        parent_coinbase: Address,
-        validators: &ValidatorSet,
+        parent: &Head,
         round: u32,
     ) -> Result<(), String> {
         let (number, hash) = (header.number, chain.hash(header));
@@ -39,7 +38,13 @@ impl Laws {
         }
         let coinbase = Some(header.beneficiary);
         let mut rounds = 0..=round;
-        match rounds.any(|round| validators.proposer(&parent_coinbase, round) == coinbase) {
+        let Head {
+            rules,
+            validators,
+            coinbase: last,
+            ..
+        } = parent;
+        match rounds.any(|round| rules.proposer(validators, last, round) == coinbase) {
             true => Ok(()),
             false => Err(format!(
                 "block {number} by {}, who proposes in no round up to {round}",

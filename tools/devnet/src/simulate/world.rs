@@ -6,7 +6,7 @@ use super::laws::Laws;
 use super::liars::Liars;
 use super::node::SimNode;
 use super::scenario::{Scenario, Trouble};
-use niwaki_bft::machine::{Action, Candidate, Event, Record, Timer, Verdict};
+use niwaki_bft::machine::{Action, Candidate, DigestForm, Event, Record, Timer, Verdict};
 use niwaki_bft::wire::{Message, View};
 use niwaki_primitives::{Address, Header};
 use niwaki_rules::{BftExtra, BftRules};
@@ -74,6 +74,8 @@ impl World {
         rules.empty_period_s = scenario.empty_period_s;
         rules.period_ms = (scenario.period_ms < 1_000).then_some(scenario.period_ms);
         rules.period_s = scenario.period_ms / 1_000;
+        // Digests of round 0 are GoQuorum's.
+        rules.is_quorum = scenario.digest == DigestForm::RoundZero;
         let signers = (0..scenario.validators).map(|number| super::node::signer(number, &scenario));
         let validators: Vec<Address> = signers.map(|signer| signer.address()).collect();
         let chain = SimChain::new(Arc::new(rules), &validators);
@@ -426,8 +428,9 @@ impl World {
     ) -> Result<(), String> {
         let sender = &self.nodes[node];
         if !sender.is_liar {
-            let validators = sender.chain.validators();
-            self.laws.sent(&message, &sender.journal, validators)?;
+            // Its chain may have passed the height since it made the message.
+            let validators = sender.chain.validators_at(message.view().height);
+            self.laws.sent(&message, &sender.journal, &validators)?;
         }
         let linked: Vec<usize> = sender.linked.iter().copied().collect();
         for peer in linked {
@@ -489,7 +492,7 @@ impl World {
                 )),
             };
         }
-        let (validators, parent) = (chain.validators().clone(), chain.head());
+        let parent = chain.head();
         let appended = self.nodes[node].chain.append(Arc::clone(&header));
         if let Err(reason) = appended {
             // Another node's block may be bad, one's own never.
@@ -503,8 +506,7 @@ impl World {
             let extra = BftExtra::decode(chain.protocol(), &header.extra_data);
             let round = extra.map(|extra| extra.round).unwrap_or_default();
             self.counts.finished_later += u64::from(round > 0 && is_own);
-            self.laws
-                .finished(chain, &header, parent.coinbase, &validators, round)?;
+            self.laws.finished(chain, &header, &parent, round)?;
         }
         if is_own {
             self.announce(node, &header)?;
