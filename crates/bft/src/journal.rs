@@ -31,12 +31,12 @@ const FILES: usize = 2;
 /// Bytes before a record: its length and its checksum.
 const HEAD_BYTES: usize = 8;
 /// What is said of a file that this program did not write.
-const NO_VOTES: &str = "it has no votes of a validator; move it away: then this one signs nothing until the chain has passed the next block";
+const NO_VOTES: &str = "it has no votes of a validator; move it away: then this one signs nothing until the chain has passed the next four blocks";
 /// No record is longer.
 const MAX_RECORD_BYTES: usize = 64 << 20;
 
 /// The records of a validator. The first one makes the first file: so a node whose records are lost does not know what it has signed, however
-/// often it starts, until it signs again.
+/// often it starts, until it signs again. One that has never signed records the round in which it begins.
 #[derive(Debug)]
 pub struct Journal {
     folder: PathBuf,

@@ -199,7 +199,12 @@ impl Machine {
         let was_level = std::mem::replace(&mut self.is_level, is_level);
         match (was_level, is_level) {
             (false, true) => {
-                self.ballots.reach(self.height.view().height);
+                let is_validator = self.height.head.validators.contains(&self.own());
+                let view = self.height.view();
+                if self.ballots.reach(view.height, is_validator) {
+                    // The next start knows it too.
+                    self.record(turn, Record::Round(view));
+                }
                 self.begin(turn)
             }
             (true, false) => {

@@ -51,7 +51,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{SystemTime, UNIX_EPOCH};
 use timers::Timers;
-use tracing::{info, warn};
+use tracing::info;
 use worker::Worker;
 
 /// What the node does for its validator.
@@ -188,7 +188,7 @@ impl Service {
         let stored = chain.head();
         let head = next_head(chain, &stored)?.ok_or(StartError::NotBft)?;
         let settings = settings(&options, head.rules.protocol)?;
-        let (journal, ballots) = open_journal(&options, stored.id.number)?;
+        let (journal, ballots) = open_journal(&options)?;
         let votes = Arc::new(PendingVotes::open(&options.folder)?);
         let (own, has_lost_records) = (settings.signer.address(), ballots.is_lost());
         let machine = Machine::new(settings, ballots, head.clone());
@@ -314,7 +314,7 @@ impl Service {
     }
 
     /// Whether it started without knowing what it had signed. Such a node must not be told that it is level before it knows where others
-    /// are.
+    /// are, unless the network may be new.
     pub fn has_lost_records(&self) -> bool {
         self.has_lost_records
     }
@@ -358,20 +358,13 @@ fn settings(options: &Options, protocol: BftProtocol) -> Result<Settings, KeyErr
     })
 }
 
-/// A node without records may have signed anything, unless its chain has just begun.
-fn open_journal(options: &Options, head: u64) -> Result<(Journal, Ballots), Fault> {
+/// A node without records may have signed anything, but in a network that has just begun.
+fn open_journal(options: &Options) -> Result<(Journal, Ballots), Fault> {
     let (journal, ballots) = Journal::open(&options.folder)?;
-    let ballots = match ballots {
-        Some(ballots) => ballots,
-        None if head == 0 || options.accepts_missing_journal => Ballots::default(),
-        None => {
-            warn!(
-                folder = %options.folder.display(),
-                "What this validator has signed is not known: it signs nothing until the chain has passed the next block"
-            );
-            Ballots::unknown()
-        }
-    };
+    let ballots = ballots.unwrap_or_else(|| match options.accepts_missing_journal {
+        true => Ballots::default(),
+        false => Ballots::unknown(),
+    });
     Ok((journal, ballots))
 }
 

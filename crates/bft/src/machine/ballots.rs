@@ -43,6 +43,11 @@ impl Record {
     }
 }
 
+/// A node that has lost its records signs nothing at so many heights, from the first one on that is next when it is level with the others. It
+/// may have been one of few that had a block which the others have not, and have signed at the next height; and it is level if it is two blocks
+/// behind.
+const UNKNOWN_HEIGHTS: u64 = 4;
+
 /// The votes at one height.
 #[derive(Clone, Debug, Default)]
 pub struct Ballots {
@@ -58,8 +63,8 @@ pub struct Ballots {
 }
 
 impl Ballots {
-    /// Those of a node whose records are lost. It signs nothing until the chain has passed the height that follows when it is level with
-    /// the others.
+    /// Those of a node whose records are lost. It signs nothing until the chain has passed four heights from the one on that follows when it
+    /// is level with the others; but at once if that is the first one, as in a new network, or if it is no validator then.
     pub fn unknown() -> Self {
         Self {
             is_lost: true,
@@ -67,16 +72,25 @@ impl Ballots {
         }
     }
 
-    /// The node is level with the others, and this height is next.
-    pub(super) fn reach(&mut self, height: u64) {
-        if std::mem::take(&mut self.is_lost) {
-            self.unknown_to = self.unknown_to.max(Some(height));
+    /// The node is level with the others, and this height is next. One that is no validator there has not signed. Returns whether a node
+    /// without records knows all that it has signed from now on, which is nothing yet.
+    pub(super) fn reach(&mut self, height: u64, is_validator: bool) -> bool {
+        let was_lost = std::mem::take(&mut self.is_lost);
+        if was_lost && is_validator && height > 1 {
+            let last = height.saturating_add(UNKNOWN_HEIGHTS - 1);
+            self.unknown_to = self.unknown_to.max(Some(last));
         }
+        was_lost && self.unknown_to.is_none()
     }
 
     /// Whether the records are lost, and the node has not been level with the others since.
     pub fn is_lost(&self) -> bool {
         self.is_lost
+    }
+
+    /// Up to where it signs nothing, as it does not know what it has signed.
+    pub fn unknown_to(&self) -> Option<u64> {
+        self.unknown_to
     }
 
     /// Adds what was recorded, in its order.

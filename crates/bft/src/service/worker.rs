@@ -87,7 +87,20 @@ impl Worker {
         match &event {
             Event::PeerUp(peer) => drop(self.connected.insert(*peer)),
             Event::PeerDown(peer) => drop(self.connected.remove(peer)),
-            Event::Level(is_level) => self.is_level = *is_level,
+            Event::Level(is_level) => {
+                self.is_level = *is_level;
+                let was_lost = self.machine.ballots().is_lost();
+                self.feed(event)?;
+                if was_lost && let Some(height) = self.machine.ballots().unknown_to() {
+                    warn!(
+                        folder = %self.options.folder.display(),
+                        height,
+                        "What this validator has signed is not known: up to this height it signs nothing; if it never has, \
+                         --bft-accept-missing-journal says so"
+                    );
+                }
+                return Ok(());
+            }
             Event::Head(head) => {
                 self.door
                     .set_validators(head.rules.protocol, &head.validators);

@@ -295,6 +295,7 @@ impl Watch {
     fn run(&self) {
         let began = Instant::now();
         let (mut is_level, mut had_work, mut has_begun) = (false, false, false);
+        let mut is_lost = self.service.has_lost_records();
         while !self.is_stopped.load(Ordering::Relaxed) {
             thread::sleep(WATCH);
             let has_work = self.pool.stats().pending > 0;
@@ -302,7 +303,8 @@ impl Watch {
                 self.service.set_work(has_work);
             }
             has_begun = has_begun || self.may_begin(began);
-            let is_level_now = has_begun && !self.is_behind();
+            let is_level_now = has_begun && !self.is_behind(is_lost);
+            is_lost = is_lost && !is_level_now;
             if std::mem::replace(&mut is_level, is_level_now) != is_level_now {
                 self.service.set_level(is_level_now);
             }
@@ -318,15 +320,17 @@ impl Watch {
         peers.map(|(_, peer)| peer.range()).collect()
     }
 
-    /// A quorum is there; or it has been waited for, by a node that knows what it has signed.
+    /// A quorum is there; or it has been waited for, by a node that knows what it has signed or whose network may be new.
     fn may_begin(&self, began: Instant) -> bool {
         let quorum = self.service.status().validators.quorum();
         let is_quorum = self.validators_ranges().len().saturating_add(1) >= quorum;
-        is_quorum || (began.elapsed() >= START && !self.service.has_lost_records())
+        let is_known = !self.service.has_lost_records() || self.chain.head().id.number == 0;
+        is_quorum || (began.elapsed() >= START && is_known)
     }
 
-    /// More validators than can be faulty say that they are ahead.
-    fn is_behind(&self) -> bool {
+    /// More validators than can be faulty say that they are ahead; or one does, and this node does not know what it has signed: it may have
+    /// helped that one to its last block.
+    fn is_behind(&self, is_lost: bool) -> bool {
         let bound = self.chain.head().id.number.saturating_add(BEHIND_BLOCKS);
         let is_ahead = |range: &BlockRange| match range.latest {
             // Then the hash alone is known, of the block that it had when it connected.
@@ -335,7 +339,11 @@ impl Watch {
         };
         let ranges = self.validators_ranges();
         let ahead = ranges.iter().filter(|range| is_ahead(range)).count();
-        ahead >= self.service.status().validators.one_honest()
+        let enough = match is_lost {
+            true => 1,
+            false => self.service.status().validators.one_honest(),
+        };
+        ahead >= enough
     }
 
     fn has_block(&self, hash: &B256) -> bool {

@@ -28,7 +28,7 @@ pub(super) struct SimNode {
     /// Those to which it is connected.
     pub(super) linked: BTreeSet<usize>,
     pub(super) is_liar: bool,
-    /// It starts without knowing what it has signed.
+    /// It has lost what it had signed, and has signed nothing since.
     pub(super) is_wiped: bool,
     pub(super) votes: Vec<Vote>,
 }

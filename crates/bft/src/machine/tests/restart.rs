@@ -4,7 +4,7 @@ use super::super::*;
 use super::rig::*;
 use crate::wire::Kind;
 use niwaki_primitives::Block;
-use niwaki_rules::BftProtocol;
+use niwaki_rules::{BftProtocol, ValidatorSet};
 use std::sync::Arc;
 
 #[test]
@@ -61,12 +61,44 @@ fn a_validator_that_starts_again_is_in_its_round_with_what_it_has_prepared() {
 }
 
 #[test]
-fn without_its_records_it_abstains_until_the_chain_has_passed_the_next_height() {
+fn without_its_records_it_abstains_at_the_four_next_heights() {
     let mut rig = Rig::with(BftProtocol::Qbft, 0, Ballots::unknown(), |_| {});
-    assert!(timer_of(&rig.begin(), TimerKind::Block).is_none());
-    assert_eq!(rig.machine.phase(), Phase::Idle);
     let mut head = rig.head.clone();
-    head.number = 1;
+    for number in [8, 9, 10, 11] {
+        head.number = number;
+        rig.step(Event::Head(Box::new(head.clone())));
+        assert!(timer_of(&rig.begin(), TimerKind::Block).is_none());
+        assert_eq!(rig.machine.phase(), Phase::Idle, "{number}");
+    }
+    head.number = 12;
+    let actions = rig.step(Event::Head(Box::new(head)));
+    assert!(timer_of(&actions, TimerKind::Block).is_some());
+}
+
+#[test]
+fn in_a_new_network_or_voted_in_for_the_first_time_it_has_no_records_and_begins() {
+    let mut rig = Rig::with(BftProtocol::Qbft, 0, Ballots::unknown(), |_| {});
+    assert!(timer_of(&rig.begin(), TimerKind::Block).is_some());
+
+    let mut rig = Rig::with(BftProtocol::Qbft, 0, Ballots::unknown(), |_| {});
+    let mut head = rig.head.clone();
+    let own = rig.signers[0].address();
+    let others = head.validators.as_slice().iter();
+    let others = others.copied().filter(|validator| *validator != own);
+    (head.number, head.validators) = (8, ValidatorSet::new(others));
+    rig.step(Event::Head(Box::new(head)));
+    let actions = rig.begin();
+    assert!(timer_of(&actions, TimerKind::Block).is_none());
+    // So the next start knows that it has not signed.
+    let round = View {
+        height: 9,
+        round: 0,
+    };
+    assert!(has(&actions, |action| {
+        matches!(action, Action::Record(Record::Round(view)) if *view == round)
+    }));
+    let mut head = rig.head.clone();
+    head.number = 9;
     let actions = rig.step(Event::Head(Box::new(head)));
     assert!(timer_of(&actions, TimerKind::Block).is_some());
 }
