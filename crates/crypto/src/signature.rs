@@ -73,7 +73,7 @@ pub fn address_of_secret_key(secret_key: &B256) -> Result<Address, SignatureErro
 
 /// A signature over `hash` as (`r`, `s`, `y_parity`), the same one every time (RFC 6979), with `s`
 /// in the lower half as EIP-2 asks. For the key of a node, tests and development networks: no key of
-/// an account with value belongs in this process. About 25 us native, 170 us pure.
+/// an account with value belongs in this process.
 ///
 /// # Errors
 /// [`SignatureError`] if the key is zero or not below the group order.
