@@ -290,16 +290,18 @@ impl Machine {
         }
     }
 
-    /// Asks for blocks if more validators than can be faulty are beyond the next height.
+    /// Asks for blocks if more validators than can be faulty are beyond the next height; from round 1 on, if they are at the one after it,
+    /// for then their commits of the next block have been missed.
     fn look_ahead(&mut self, turn: &mut Turn<'_>) {
         let validators = &self.height.head.validators;
-        let next = self.height.view().height;
+        let View { height, round } = self.height.view();
+        let first = height.saturating_add(u64::from(round == 0));
         let mut heights: Vec<u64> = self.heard.values().copied().collect();
         heights.sort_unstable_by(|one, other| other.cmp(one));
         let reached = heights.get(validators.one_honest().saturating_sub(1));
         let missing = reached.and_then(|height| height.checked_sub(1));
-        if let Some(to) = missing.filter(|to| *to > next.max(self.height.asked_to)) {
-            self.height.asked_to = to;
+        if let Some(to) = missing.filter(|to| *to >= first && *to > self.height.round.asked_to) {
+            self.height.round.asked_to = to;
             turn.act(Action::Sync { to: Some(to) });
         }
     }

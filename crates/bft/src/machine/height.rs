@@ -63,8 +63,6 @@ pub(super) struct Height {
     pub(super) liars: BTreeSet<Address>,
     /// The block time has passed, but there was no transaction.
     pub(super) is_empty_wait: bool,
-    /// Up to which block the others' were asked for.
-    pub(super) asked_to: u64,
 }
 
 /// What is known of a round.
@@ -80,6 +78,8 @@ pub(super) struct Round {
     pub(super) seals: BTreeMap<Address, Seal>,
     /// A block was asked for, with these round changes to be shown beside it.
     pub(super) asked_with: Option<Vec<RoundChange>>,
+    /// Up to which block the others' were asked for: once, until the round change is sent again.
+    pub(super) asked_to: u64,
     /// Its timer runs.
     pub(super) is_timed: bool,
     /// A block that this node could not execute has been tried again.
@@ -99,7 +99,6 @@ impl Height {
             said: Vec::new(),
             liars: BTreeSet::new(),
             is_empty_wait: false,
-            asked_to: 0,
         }
     }
 

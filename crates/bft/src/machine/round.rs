@@ -399,9 +399,10 @@ impl Machine {
     /// A quorum has committed a block that this validator never saw.
     fn ask_if_committed(&mut self, turn: &mut Turn<'_>, quorum: usize) {
         let height = self.height.view().height;
-        let is_missed = self.height.round.commits.len() >= quorum && self.height.asked_to < height;
+        let is_missed =
+            self.height.round.commits.len() >= quorum && self.height.round.asked_to < height;
         if is_missed {
-            self.height.asked_to = height;
+            self.height.round.asked_to = height;
             turn.act(Action::Sync { to: Some(height) });
         }
     }

@@ -1,5 +1,6 @@
 //! What a validator does, told as Besu's tests are: one machine, and the messages of the others.
 
+mod missed;
 mod restart;
 mod rig;
 
@@ -540,19 +541,6 @@ fn a_given_up_block_is_finished_only_once_it_is_known_to_be_valid() {
         }
         let actions = rig.judged(&block, verdict);
         assert_eq!(finished(&actions).is_some(), verdict == Verdict::Valid);
-    }
-}
-
-#[test]
-fn a_quorum_of_commits_without_the_proposal_asks_for_the_block() {
-    let mut rig = Rig::new(BftProtocol::Qbft, 2);
-    rig.begin_round();
-    let block = rig.block(0, 0);
-    for by in [0, 1, 3] {
-        let commit = rig.commit(by, 0, &block);
-        let actions = rig.message(commit);
-        let asks = |action: &Action| matches!(action, Action::Sync { to: Some(1) });
-        assert_eq!(has(&actions, asks), by == 3);
     }
 }
 

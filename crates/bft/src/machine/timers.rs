@@ -113,9 +113,16 @@ impl Machine {
         match timer.kind {
             TimerKind::Block if phase == Phase::Waiting => self.on_block_time(turn),
             TimerKind::Round if is_timed => self.enter(turn, round.saturating_add(1)),
-            TimerKind::Resend if !is_timed && round > 0 => self.send_round_change(turn),
+            TimerKind::Resend if !is_timed && round > 0 => self.on_resend_time(turn),
             _ => Ok(()),
         }
+    }
+
+    /// What was said or asked may have been lost: both once more.
+    fn on_resend_time(&mut self, turn: &mut Turn<'_>) -> Result<(), KeyError> {
+        self.height.round.asked_to = 0;
+        self.look_ahead(turn);
+        self.send_round_change(turn)
     }
 
     /// The next block is due, unless it would be empty and may wait.
