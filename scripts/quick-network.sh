@@ -7,7 +7,7 @@
 # JSON-RPC of node N is on port 8545 + N; node 4 is no validator. FOLDER/pids has the processes. The environment may have
 #   NIWAKI      the binary (default: a release build)
 #   QUORUM      a geth of GoQuorum 24.4, whose nodes are started instead, with qbft
-#   PERIOD      seconds from block to block (default 1)
+#   PERIOD      seconds from block to block (default 1; of niwaki also less: 0.2)
 #   GAS_LIMIT   of a block, hex (default 0x2faf080)
 #   MEMORY      the budget of each niwaki (default 256M)
 #   FLAGS       more flags of each niwaki
@@ -37,10 +37,16 @@ forks='"berlinBlock": 0, "londonBlock": 0, "shanghaiTime": 0, "zeroBaseFee": tru
 [ -z "${QUORUM:-}" ] || forks='"homesteadBlock": 0, "eip150Block": 0, "eip155Block": 0, "eip158Block": 0, "byzantiumBlock": 0,
   "constantinopleBlock": 0, "petersburgBlock": 0, "istanbulBlock": 0, "berlinBlock": 0, "isQuorum": true, "txnSizeLimit": 64'
 
+period="\"blockperiodseconds\": ${PERIOD:-1}"
+case "${PERIOD:-1}" in *.*)
+  period="\"blockperiodseconds\": 1, \"xblockperiodmilliseconds\": $(awk "BEGIN { printf \"%d\", 1000 * $PERIOD }")"
+  ;;
+esac
+
 if [ ! -d "$folder/network" ]; then
   cat > "$folder/config.json" <<JSON
 {"genesis": {"config": {"chainId": 1337, $forks,
-  "$protocol": {"blockperiodseconds": ${PERIOD:-1}, "epochlength": 30000, "requesttimeoutseconds": 4}},
+  "$protocol": {$period, "epochlength": 30000, "requesttimeoutseconds": 4}},
   "nonce": "0x0", "timestamp": "0x0", "gasLimit": "${GAS_LIMIT:-0x2faf080}", "difficulty": "0x1",
   "mixHash": "0x63746963616c2062797a616e74696e65206661756c7420746f6c6572616e6365",
   "coinbase": "0x0000000000000000000000000000000000000000",

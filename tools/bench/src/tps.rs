@@ -1,6 +1,7 @@
 //! `niwaki-bench tps`: transactions at a fixed rate into a network that runs, and what its blocks take in of them.
 //!
-//! The transactions are signed before. The rate does not wait for the nodes: what they take in more slowly is a backlog, which grows.
+//! The transactions are signed before. The rate does not wait for the nodes: what they take in more slowly is a backlog, which grows. A closed
+//! loop waits for the acknowledgement of each.
 //!
 //! | file | what it is |
 //! |---|---|
@@ -19,7 +20,7 @@ use crate::machine::Machine;
 use crate::stats::percentile;
 use client::Client;
 use eyre::{Result, ensure};
-use send::Sent;
+use send::{Pace, Sent};
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -39,6 +40,10 @@ pub(crate) struct Options {
     /// Transactions a second.
     #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..))]
     rate: u64,
+    /// One transaction a request: each connection sends its next one when its last one is acknowledged, and one that is refused again after
+    /// 100 ms. `--rate` is then the most for which transactions are signed.
+    #[arg(long)]
+    closed_loop: bool,
     /// Seconds that are measured.
     #[arg(long, value_name = "S", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
     seconds: u64,
@@ -68,6 +73,7 @@ struct Report {
     nodes: usize,
     call: Call,
     rate: u64,
+    closed_loop: bool,
     seconds: u64,
     accounts: u64,
     /// Included in the measured time.
@@ -105,7 +111,12 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         return Ok(());
     };
     let name = watched.version()?;
-    let count = options.rate * (options.warm_up + options.seconds);
+    let seconds = options.warm_up + options.seconds;
+    let count = options.rate * seconds;
+    let pace = match options.closed_loop {
+        true => Pace::ClosedLoop(Duration::from_secs(seconds)),
+        false => Pace::Rate(options.rate),
+    };
     println!("{name}: signing {count} transactions");
     let work = Work::prepare(&watched, options.call, options.accounts, count)?;
 
@@ -116,7 +127,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let sent = Sent::new(work.transactions.len());
     let blocks = std::thread::scope(|scope| {
         let watching = scope.spawn(|| watch::watch(&watched, &work, &sent, began));
-        let sending = send::run(&clients, options.connections, &work, options.rate, &sent);
+        let sending = send::run(&clients, options.connections, &work, pace, &sent);
         sent.end(sending);
         watching.join().unwrap_or_else(|_| Ok(Vec::new()))
     })?;
@@ -173,6 +184,7 @@ fn report(options: &Options, work: &Work, sent: &Sent, blocks: &[SeenBlock]) -> 
         nodes: options.rpc.len(),
         call: work.call,
         rate: options.rate,
+        closed_loop: options.closed_loop,
         seconds: options.seconds,
         accounts: options.accounts,
         tps: included as f64 / span_s,
@@ -233,8 +245,9 @@ fn print(report: &Report) {
     let [interval, longest] = report.interval_ms;
     let [latency, slowest] = report.latency_ms;
     println!(
-        "{:.0} of {} transactions a second included, {:.0} Mgas/s, {} blocks, {} of rounds above 0",
+        "{:.0} of {}{} transactions a second included, {:.0} Mgas/s, {} blocks, {} of rounds above 0",
         report.tps,
+        if report.closed_loop { "at most " } else { "" },
         report.rate,
         report.gas_per_s / 1e6,
         report.blocks,

@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 const TICK: Duration = Duration::from_millis(20);
 /// Most transactions of a batch.
 const MAX_BATCH: usize = 500;
+/// In a closed loop, how long a connection waits before it sends again what was refused.
+const RETRY_AFTER: Duration = Duration::from_millis(100);
 /// Not sent, or not included.
 const NEVER: u32 = u32::MAX;
 
@@ -115,7 +117,16 @@ fn ms(ms: u64) -> u32 {
     u32::try_from(ms).unwrap_or(NEVER - 1)
 }
 
-/// Sends all at the rate.
+/// When a transaction is sent.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Pace {
+    /// So many a second, however long the nodes take to answer.
+    Rate(u64),
+    /// When the connection's last one was acknowledged, for so long.
+    ClosedLoop(Duration),
+}
+
+/// Sends all, or what a closed loop sends in its time.
 ///
 /// # Errors
 /// If a connection fails.
@@ -123,7 +134,7 @@ pub(super) fn run(
     clients: &[Client],
     connections: usize,
     work: &Work,
-    rate: u64,
+    pace: Pace,
     sent: &Sent,
 ) -> Result<()> {
     let lanes = clients.len() * connections;
@@ -135,10 +146,12 @@ pub(super) fn run(
                 number,
                 lanes,
                 work,
-                rate,
                 sent,
             };
-            scope.spawn(move || lane.run(began))
+            scope.spawn(move || match pace {
+                Pace::Rate(rate) => lane.run_at(rate, began),
+                Pace::ClosedLoop(time) => lane.run_closed(time, began),
+            })
         };
         let threads: Vec<_> = (0..lanes).map(start).collect();
         threads
@@ -152,31 +165,34 @@ struct Lane<'w> {
     number: usize,
     lanes: usize,
     work: &'w Work,
-    rate: u64,
     sent: &'w Sent,
 }
 
 impl Lane<'_> {
-    fn run(&self, began: Instant) -> Result<()> {
-        // Its accounts' transactions, in their order.
+    /// Its accounts' transactions, in their order.
+    fn own(&self) -> impl Iterator<Item = usize> {
+        let (accounts, lanes, number) = (self.work.accounts, self.lanes, self.number);
         let all = 0..self.work.transactions.len();
-        let mut own = all
-            .filter(|index| index % self.work.accounts % self.lanes == self.number)
-            .peekable();
+        all.filter(move |index| index % accounts % lanes == number)
+    }
+
+    fn run_at(&self, rate: u64, began: Instant) -> Result<()> {
+        let due_ms = |index: usize| (index as u64).saturating_mul(1_000) / rate;
+        let mut own = self.own().peekable();
         let mut batch = Vec::new();
         while let Some(next) = own.peek() {
             let now_ms = elapsed_ms(began);
-            let due_ms = self.due_ms(*next);
-            if due_ms > now_ms {
-                let wait = Duration::from_millis(due_ms - now_ms).max(TICK);
+            let first_ms = due_ms(*next);
+            if first_ms > now_ms {
+                let wait = Duration::from_millis(first_ms - now_ms).max(TICK);
                 std::thread::sleep(wait);
                 continue;
             }
             self.sent
                 .latest_ms
-                .fetch_max(now_ms - due_ms, Ordering::Relaxed);
+                .fetch_max(now_ms - first_ms, Ordering::Relaxed);
             while batch.len() < MAX_BATCH
-                && let Some(index) = own.next_if(|index| self.due_ms(*index) <= now_ms)
+                && let Some(index) = own.next_if(|index| due_ms(*index) <= now_ms)
             {
                 batch.push(index);
             }
@@ -186,11 +202,20 @@ impl Lane<'_> {
         Ok(())
     }
 
-    fn due_ms(&self, index: usize) -> u64 {
-        (index as u64).saturating_mul(1_000) / self.rate
+    fn run_closed(&self, time: Duration, began: Instant) -> Result<()> {
+        for index in self.own() {
+            while began.elapsed() < time && self.send(&[index], elapsed_ms(began))? > 0 {
+                std::thread::sleep(RETRY_AFTER);
+            }
+            if began.elapsed() >= time {
+                break;
+            }
+        }
+        Ok(())
     }
 
-    fn send(&self, batch: &[usize], now_ms: u64) -> Result<()> {
+    /// Sends in one batch. Returns how many were refused.
+    fn send(&self, batch: &[usize], now_ms: u64) -> Result<usize> {
         for index in batch {
             self.sent.sent_ms[*index].store(ms(now_ms), Ordering::Relaxed);
         }
@@ -198,16 +223,19 @@ impl Lane<'_> {
             .iter()
             .map(|index| &self.work.transactions[*index].raw)
             .collect();
+        let mut refused = 0;
         for (index, error) in batch.iter().zip(self.client.send(&raw)?) {
+            let is_refused = error.is_some();
+            self.sent.is_refused[*index].store(is_refused, Ordering::Relaxed);
             match error {
                 Some(reason) => {
-                    self.sent.is_refused[*index].store(true, Ordering::Relaxed);
+                    refused += 1;
                     self.sent.refuse(&reason);
                 }
                 None => _ = self.sent.acknowledged.fetch_add(1, Ordering::Relaxed),
             }
         }
-        Ok(())
+        Ok(refused)
     }
 }
 
