@@ -9,6 +9,7 @@
 //! | `run` | the node: assembled, run until it is asked to stop |
 //! | `blocks` | `niwaki blocks`: import from files, export to files |
 //! | `storage`, `account` | `niwaki storage`: check, repair, backup, state files, trie logs, one account |
+//! | `doctor` | `niwaki doctor`: what is wrong with the machine |
 //! | `password`, `public_key`, `shell` | password hashes; the node's public key; completions and manual pages |
 //! | `operator` | keys, genesis file and extra data of a network of validators |
 //! | `open` | opens the chain that the command line names |
@@ -20,6 +21,7 @@
 mod account;
 mod blocks;
 mod config;
+mod doctor;
 mod loading;
 mod memory;
 mod notice;
@@ -119,6 +121,7 @@ fn run_command(options: &Options, notes: &[Note]) -> Result<Outcome> {
         Some(Command::Blocks(BlocksCommand::Export(export))) => blocks::export(options, export),
         Some(Command::Password(PasswordCommand::Hash(hash))) => password::hash(hash),
         Some(Command::PublicKey(command)) => public_key::run(options, command),
+        Some(Command::Doctor(command)) => doctor::run(options, command),
         Some(Command::Operator(command)) => operator::run(command),
         Some(Command::Rlp(command)) => operator::rlp(command),
         Some(Command::Completions(completions)) => shell::completions(completions),

@@ -2,6 +2,7 @@
 
 use niwaki_chain::{StateOptions, StorageOptions};
 use std::fmt;
+use std::path::Path;
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
@@ -10,6 +11,11 @@ const GIB: u64 = 1 << 30;
 const HIGH_SPEC_BYTES: u64 = 16 * GIB;
 /// The most that is used without a flag.
 const DEFAULT_MAX_BYTES: u64 = 8 * GIB;
+/// Where cgroups, version 2 and 1, say how much memory a container may take.
+const CONTAINER_LIMITS: [&str; 2] = [
+    "sys/fs/cgroup/memory.max",
+    "sys/fs/cgroup/memory/memory.limit_in_bytes",
+];
 /// The smallest budget that is accepted.
 const LEAST_BYTES: u64 = 64 * MIB;
 
@@ -22,7 +28,7 @@ impl MemoryBudget {
     /// 16 GiB).
     pub(crate) fn new(given: Option<Self>, high_spec: bool) -> Self {
         let default = || {
-            let machine = machine_bytes().unwrap_or(4 * GIB);
+            let machine = machine_bytes(Path::new("/")).unwrap_or(4 * GIB);
             let bytes = match high_spec {
                 true => (machine / 2).min(HIGH_SPEC_BYTES),
                 false => (machine / 4).min(DEFAULT_MAX_BYTES),
@@ -52,6 +58,10 @@ impl MemoryBudget {
             )),
             Some(bytes) => Ok(Self(bytes)),
         }
+    }
+
+    pub(crate) fn bytes(self) -> u64 {
+        self.0
     }
 
     fn percent(self, share: u64) -> usize {
@@ -106,11 +116,14 @@ impl fmt::Display for MemoryBudget {
 }
 
 /// The memory of the machine, or of the container if that is less; `None` if the system does not say.
-fn machine_bytes() -> Option<u64> {
-    let read = |path: &str| std::fs::read_to_string(path).ok();
-    let machine = read("/proc/meminfo").and_then(|text| parse_kib(&text, "MemTotal:"));
-    let container = read("/sys/fs/cgroup/memory.max").and_then(|text| text.trim().parse().ok());
-    machine.into_iter().chain(container).min()
+///
+/// `root` is `/`.
+pub(crate) fn machine_bytes(root: &Path) -> Option<u64> {
+    let read = |path: &str| std::fs::read_to_string(root.join(path)).ok();
+    let machine = read("proc/meminfo").and_then(|text| parse_kib(&text, "MemTotal:"));
+    let containers = CONTAINER_LIMITS.iter().filter_map(|path| read(path));
+    let containers = containers.filter_map(|text| text.trim().parse().ok());
+    machine.into_iter().chain(containers).min()
 }
 
 /// Peak resident memory; `None` if the system does not say.
@@ -120,7 +133,7 @@ pub(crate) fn peak_rss_bytes() -> Option<u64> {
 }
 
 /// The value in bytes of the line that begins with `name` and is in kB.
-fn parse_kib(text: &str, name: &str) -> Option<u64> {
+pub(crate) fn parse_kib(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     kib.checked_mul(1024)

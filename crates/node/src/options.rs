@@ -26,7 +26,7 @@ pub(crate) use node::{
     LogFormat, LogLevel, NodeOptions, OperationFlags, PoolFlags, PoolFlavor, TYPES,
 };
 pub(crate) use operator::{GenerateOptions, OperatorCommand, RlpCommand};
-pub(crate) use peers::{DiscoveryMode, DnsList, PeerFlags, SyncModeFlag};
+pub(crate) use peers::{DiscoveryMode, DnsList, NatMethodFlag, PeerFlags, SyncModeFlag};
 pub(crate) use permissions::PermissionFlags;
 pub(crate) use storage::{
     AccountOptions, BackupOptions, BesuImportOptions, CheckOptions, RestoreOptions,
@@ -127,6 +127,9 @@ pub(crate) enum Command {
     /// Import and export blocks.
     #[command(subcommand)]
     Blocks(BlocksCommand),
+    /// Check the machine, the disk and the network, and say what to do where they do not suit a node. Takes the flags of the node,
+    /// before the command.
+    Doctor(DoctorOptions),
     /// Hash passwords for a credentials file.
     #[command(subcommand)]
     Password(PasswordCommand),
@@ -146,6 +149,19 @@ pub(crate) enum Command {
     Completions(CompletionOptions),
     /// Print the manual page.
     Man(ManOptions),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DoctorOptions {
+    /// Print a list of JSON objects: check, grade (pass, warn, fail, unknown), found, mend.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Seconds of the disk test, which writes a file of 1 GiB into the data path and removes it; 0 for none.
+    #[arg(long, value_name = "S", default_value_t = 10, value_parser = clap::value_parser!(u64).range(..=600))]
+    pub(crate) disk_seconds: u64,
+    /// Server to compare the clock with, or none.
+    #[arg(long, value_name = "HOST[:PORT]", default_value = "pool.ntp.org")]
+    pub(crate) ntp_server: String,
 }
 
 #[derive(Debug, Args)]

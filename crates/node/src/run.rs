@@ -44,6 +44,7 @@ mod warm;
 mod watch;
 
 pub(crate) use config::{OPERATOR_SOCKET, key_file};
+pub(crate) use secret::JWT_FILE;
 
 use crate::Outcome;
 use crate::config::Note;
@@ -63,6 +64,7 @@ use niwaki_txpool::{Pool, PoolConfig, SharedView};
 use permissions::{Contracts, End, Permissions};
 use pid::PidFile;
 use pool_file::PoolFile;
+use rustix::process::{Resource, getrlimit, setrlimit};
 use servers::Servers;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -84,6 +86,8 @@ pub(crate) fn run(options: &Options, notes: &[Note]) -> Result<Outcome> {
     let identity = identity(flags.identity.as_deref());
     banner::write_program(&identity);
     let data_path = data_path(options)?;
+    raise_open_files();
+    crate::doctor::log_problems(options, &data_path);
     let Some(chain) = open_chain(options, &stop)? else {
         return Ok(Outcome::Interrupted);
     };
@@ -232,6 +236,15 @@ fn start_network(
         None => None,
     };
     Ok((Some(peers), validator))
+}
+
+/// Raises the limit of open files to the most that the system grants this process.
+fn raise_open_files() {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    if let Err(error) = setrlimit(Resource::Nofile, limit) {
+        warn!(%error, "Can't raise the limit of open files");
+    }
 }
 
 /// Logs the notes about the configuration.

@@ -9,14 +9,14 @@ use std::path::Path;
 use tracing::info;
 
 /// The file in the data path that is used without `--engine-jwt-secret`.
-const DEFAULT_FILE: &str = "jwt.hex";
+pub(crate) const JWT_FILE: &str = "jwt.hex";
 
 /// Reads the file `given`, which must exist, or the default file in the data path, which is created if it does not exist.
 pub(super) fn load(given: Option<&Path>, data_path: &Path) -> Result<JwtSecret> {
     match given {
         Some(path) => read(path),
         None => {
-            let path = data_path.join(DEFAULT_FILE);
+            let path = data_path.join(JWT_FILE);
             match path.exists() {
                 true => read(&path),
                 false => create(&path),
@@ -58,7 +58,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let made = load(None, folder.path()).unwrap();
         assert_eq!(load(None, folder.path()).unwrap(), made);
-        let mode = std::fs::metadata(folder.path().join(DEFAULT_FILE)).unwrap();
+        let mode = std::fs::metadata(folder.path().join(JWT_FILE)).unwrap();
         let mode = std::os::unix::fs::PermissionsExt::mode(&mode.permissions());
         assert_eq!(mode & 0o777, 0o600);
         assert_ne!(

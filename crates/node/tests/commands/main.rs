@@ -5,6 +5,7 @@ mod access;
 mod archive;
 mod backup;
 mod compress;
+mod doctor;
 mod engine;
 mod era1;
 mod errors;
