@@ -52,6 +52,14 @@ pub(crate) struct SimulateOptions {
     /// Take out each rule of the machine in turn, and run seeds until a law breaks.
     #[arg(long)]
     without_guards: bool,
+    /// With --without-guards: only the rules with these names.
+    #[arg(
+        long,
+        value_name = "NAME",
+        value_delimiter = ',',
+        requires = "without_guards"
+    )]
+    only: Vec<String>,
     /// Print all events of the first seed that breaks a law, in the smallest run that does.
     #[arg(long)]
     trace: bool,
@@ -121,7 +129,13 @@ fn with_all(options: &SimulateOptions) -> Result<()> {
 fn without_guards(options: &SimulateOptions) -> Result<()> {
     let mut missed = Vec::new();
     let mut rows = Vec::new();
-    for guard in Guard::ALL {
+    let names: Vec<String> = Guard::ALL.map(|guard| format!("{guard:?}")).to_vec();
+    if let Some(other) = options.only.iter().find(|name| !names.contains(name)) {
+        bail!("there is no rule {other}; choose from {}", names.join(", "));
+    }
+    let is_chosen =
+        |guard: &Guard| options.only.is_empty() || options.only.contains(&format!("{guard:?}"));
+    for guard in Guard::ALL.into_iter().filter(is_chosen) {
         let found = search(options, Guards::without(guard), &Mutex::default());
         match &found {
             Some(Broken { seed, law }) => println!("{guard:?}: seed {seed}, {law}"),

@@ -26,7 +26,7 @@ pub(super) struct BesuOption {
     /// Why it has no effect: the rest of a sentence.
     pub(super) why: &'static str,
     /// Values, in lower case, that need no warning; `None` if no value needs one.
-    harmless: Option<&'static [&'static str]>,
+    pub(super) harmless: Option<&'static [&'static str]>,
 }
 
 impl BesuOption {
@@ -98,6 +98,7 @@ const SAVING: &str = "the pool waits for the disk as long as it takes";
 const STORAGE: &str = "--memory-budget sizes every buffer of the storage";
 const SYNC: &str = "a sync has its own sizes and times, and begins with one peer";
 const TIMEOUT: &str = "--Xhttp-timeout-seconds holds for answers of every length";
+const TRACES: &str = "a trace is bounded by its bytes and its time, and sent as it is made";
 const TRIE_LOGS: &str = "trie logs of the last 512 blocks are kept, and older ones removed";
 const VERSIONS: &str = "the data path names its format, and another one is always refused";
 
@@ -258,6 +259,7 @@ pub(super) const ROWS: &[BesuOption] = &[
     row("random-peer-priority-enabled", Flag, PEERS),
     row("receipt-compaction-enabled", Flag, FORMAT),
     risk("revert-reason-enabled", Flag, REVERTS, &["false"]),
+    row("rpc-max-trace-steps", Value, TRACES),
     risk("security-module", Value, KEYS, &["localfile"]),
     row("snapsync-synchronizer-pre-checkpoint-headers-only-enabled", Spaced, SYNC),
     row("snapsync-synchronizer-transaction-indexing-enabled", Spaced, SYNC),

@@ -1,5 +1,7 @@
 //! Merging command lines, environment variables and files into arguments for clap, and the notices about them.
 
+mod documented;
+
 use super::*;
 use crate::options::Options;
 use clap::{CommandFactory, FromArgMatches};

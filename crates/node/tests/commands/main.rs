@@ -4,6 +4,7 @@
 mod access;
 mod archive;
 mod backup;
+mod besu_flags;
 mod compress;
 mod doctor;
 mod engine;

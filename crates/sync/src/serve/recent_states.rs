@@ -1,7 +1,7 @@
 //! The states of the newest blocks, for peers that sync from them.
 //!
-//! A view of the head is kept every 16 blocks. The state of another block is laid over the nearest of them, so that at most 8 trie logs
-//! are read and little of the tries differs:
+//! While peers ask, a view of the head is kept every 16 blocks. The state of another block is laid over the nearest of them, so that at most
+//! 8 trie logs are read and little of the tries differs:
 //!
 //! ```text
 //! blocks      .. 64 ......... 80 ......... 96 .. 101 (head)
@@ -10,6 +10,9 @@
 //! ```
 //!
 //! The few states that were asked for last are kept with their tries: peers that sync ask for one state for many minutes.
+//!
+//! If none has asked for 15 minutes no view is kept, for a view holds changes in memory and files on the disk that would have gone. The first
+//! request after that reads up to 128 trie logs.
 
 use niwaki_chain::{Chain, ChainView, StoredHeader};
 use niwaki_primitives::{B256, Fault};
@@ -27,17 +30,19 @@ const BLOCKS_BETWEEN: u64 = 16;
 const MAX_PROVABLE: usize = 4;
 /// and most bytes of them, but for the one that was asked for last.
 const MAX_PROVABLE_BYTES: usize = 128 << 20;
-/// After so long without a request for it a state goes.
+/// After so long without a request for it a state goes, and without any request the views go.
 const UNUSED: Duration = Duration::from_secs(15 * 60);
 
 /// See the module.
 #[derive(Debug, Default)]
 pub struct RecentStates {
     /// Of past heads, the lowest first.
-    kept: Mutex<VecDeque<ChainView>>,
+    pub(super) kept: Mutex<VecDeque<ChainView>>,
     roots: Mutex<Roots>,
     /// Those asked for last, the latest first, each with when that was.
     provable: Mutex<VecDeque<(Instant, Arc<ProvableView>)>>,
+    /// When one of them was asked for.
+    asked: Mutex<Option<Instant>>,
 }
 
 /// The state roots of the newest canonical blocks, the lowest first.
@@ -91,10 +96,14 @@ impl RecentStates {
         // Below its first block a chain whose state was downloaded has none.
         let oldest = head.number.saturating_sub(STATES_SERVED);
         let oldest = oldest.max(chain.first_block()?);
+        let asked = *lock(&self.asked);
+        let is_wanted = asked.is_some_and(|asked| asked.elapsed() < UNUSED);
         let mut kept = lock(&self.kept);
         kept.retain(|view| (oldest..=head.number).contains(&view.block().number));
         let last = kept.back().map(|view| view.block().number);
-        if last.is_none_or(|last| head.number >= last + BLOCKS_BETWEEN) {
+        if !is_wanted {
+            kept.clear();
+        } else if last.is_none_or(|last| head.number >= last + BLOCKS_BETWEEN) {
             kept.push_back(chain.view_at_head()?);
         }
         drop(kept);
@@ -125,6 +134,7 @@ impl RecentStates {
         let Some(block) = block else {
             return Ok(None);
         };
+        *lock(&self.asked) = Some(Instant::now());
         // The lock is held while the state is made, so that two peers that ask for it share one.
         let mut provable = lock(&self.provable);
         let mut known = provable.iter();

@@ -9,6 +9,7 @@ use niwaki_primitives::rlp::Decodable;
 use niwaki_primitives::{B256, Bytes, EMPTY_CODE_HASH, EMPTY_ROOT_HASH, U256};
 use niwaki_rules::Genesis;
 use niwaki_state::{TrieAccount, decode_account, verify_accounts, verify_slots};
+use niwaki_threads::lock;
 use std::sync::Arc;
 
 const LAST: B256 = B256::repeat_byte(0xff);
@@ -131,10 +132,31 @@ fn askers() -> [Asker; 2] {
     };
     let (chain, states) = (Chain::open(config).unwrap(), RecentStates::default());
     for block in blocks() {
+        let root = chain.head().header.state_root;
+        assert!(states.find(&chain, &root).unwrap().is_some());
         states.head_moved(&chain).unwrap();
         chain.import(block).unwrap();
     }
+    assert_eq!(lock(&states.kept).len(), 4);
     [without, Asker { chain, states }]
+}
+
+#[test]
+fn no_view_is_kept_until_a_recent_state_is_asked_for() {
+    let (chain, states) = (imported().0, RecentStates::default());
+    states.head_moved(&chain).unwrap();
+    assert!(
+        states
+            .find(&chain, &B256::repeat_byte(1))
+            .unwrap()
+            .is_none()
+    );
+    states.head_moved(&chain).unwrap();
+    assert_eq!(lock(&states.kept).len(), 0);
+    let root = chain.head().header.state_root;
+    assert!(states.find(&chain, &root).unwrap().is_some());
+    states.head_moved(&chain).unwrap();
+    assert_eq!(lock(&states.kept).len(), 1);
 }
 
 #[test]
