@@ -135,14 +135,13 @@ impl Stats {
         self.panics.get()
     }
 
-    /// How connections ended that had a reason: who ended them, why, how many. Only those that happened.
+    /// How connections ended that had a reason: who ended them, why, how many.
     pub fn ends(&self) -> impl Iterator<Item = (Initiator, DisconnectReason, u64)> {
         let sides = Initiator::ALL.into_iter().zip(&self.ends);
-        let all = sides.flat_map(|(initiator, counts)| {
+        sides.flat_map(|(initiator, counts)| {
             let reasons = DisconnectReason::ALL.into_iter().zip(counts);
             reasons.map(move |(reason, count)| (initiator, reason, count.get()))
-        });
-        all.filter(|(_, _, count)| *count > 0)
+        })
     }
 
     /// Dials by where the node was found.

@@ -235,6 +235,11 @@ impl Backend {
         self.consensus.target()
     }
 
+    /// The lowest priority fee of transactions in blocks that this node builds, wei.
+    pub fn min_priority_fee(&self) -> u128 {
+        self.builder_settings.read().min_priority_fee
+    }
+
     /// The hooks of the program around this crate.
     pub fn operator(&self) -> &Operator {
         &self.operator

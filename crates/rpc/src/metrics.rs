@@ -46,6 +46,8 @@ pub(crate) fn record_block(imported: &Imported) {
     ] {
         histogram!(name).record(took);
     }
+    histogram!("besu_block_processing_state_root_calculation_duration_seconds")
+        .record(timings.root);
     let per_second = mgas_per_second(imported);
     histogram!("niwaki_block_mgas_per_second").record(per_second);
     let transactions = imported.transactions as u64;

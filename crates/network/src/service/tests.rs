@@ -171,8 +171,18 @@ async fn an_end_counts_once_on_each_side_and_so_do_dial_and_messages() {
     two.network.stop().await;
     one.network.stop().await;
     let reason = DisconnectReason::Requested;
-    assert!(of_one.ends().eq([(Initiator::Remote, reason, 1)]));
-    assert!(of_two.ends().eq([(Initiator::Local, reason, 1)]));
+    assert!(
+        of_one
+            .ends()
+            .filter(|end| end.2 > 0)
+            .eq([(Initiator::Remote, reason, 1)])
+    );
+    assert!(
+        of_two
+            .ends()
+            .filter(|end| end.2 > 0)
+            .eq([(Initiator::Local, reason, 1)])
+    );
     let count = |stats: &Stats, direction, name| {
         let mut all = stats.messages();
         let row = all.find(|one| one.direction == direction && one.name == name);

@@ -21,7 +21,7 @@ fn tables_are_in_the_order_of_what_they_count() {
         stats.count_end(Initiator::Remote, reason);
     }
     let remote = DisconnectReason::ALL.map(|reason| (Initiator::Remote, reason, 1));
-    assert!(stats.ends().eq(remote));
+    assert!(stats.ends().filter(|end| end.2 > 0).eq(remote));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! `table` lists every metric; counters and gauges of other crates are recorded where they happen, those here are
 //! sampled from the chain, the pool, the network and the allocator whenever the metrics are rendered.
 
+mod first;
 mod peers;
 mod push;
 mod table;
@@ -50,6 +51,7 @@ pub(super) fn install(config: &MetricsConfig) -> Result<Option<Metrics>> {
             Kind::Summary => describe_histogram!(row.name, row.help),
         }
     }
+    first::register();
     Ok(Some(Metrics {
         recorder,
         process: metrics_process::Collector::default(),
@@ -194,6 +196,9 @@ fn sample_state(chain: &Chain) {
         counter!("niwaki_cache_hits_total", "cache" => cache).absolute(hits);
         counter!("niwaki_cache_misses_total", "cache" => cache).absolute(misses);
     }
+    let HitRate { hits, misses } = caches.codes;
+    let lookups = hits.saturating_add(misses).max(1);
+    gauge!("besu_bonsai_cache_code_cache_hit_rate").set(hits as f64 / lookups as f64);
     counter!("niwaki_trie_nodes_read_total").absolute(caches.trie_nodes_read);
     set("niwaki_trie_bytes", caches.trie_bytes as u64);
     let storage = chain.storage_stats();
@@ -218,6 +223,11 @@ fn sample_pool(backend: &Backend) {
     set(
         "ethereum_min_gas_price",
         u64::try_from(price).unwrap_or(u64::MAX),
+    );
+    let tip = backend.min_priority_fee();
+    set(
+        "ethereum_min_priority_fee",
+        u64::try_from(tip).unwrap_or(u64::MAX),
     );
     let name = "besu_transaction_pool_number_of_transactions";
     for (layer, count) in [("prioritized", stats.pending), ("sparse", stats.queued)] {

@@ -170,3 +170,34 @@ fn a_chain_with_another_required_block_is_refused() {
     let result = CommandResult::of(&command.output().unwrap());
     result.failed(&["block 5 of this chain is 0x", "--required-blocks"]);
 }
+
+#[test]
+fn the_first_scrape_has_every_metric_but_those_by_message_method_or_status() {
+    const PAGE: &str = include_str!("../../../../docs/metrics.md");
+    // Of discovery, which is off here; by message; by method; by status.
+    let later = [
+        "besu_network_discovery_",
+        "besu_network_discv",
+        "besu_network_p2p_",
+        "besu_rpc_errors_count_total",
+        "besu_rpc_request_time",
+        "niwaki_discovery_dns_queries_total",
+        "niwaki_engine_status_total",
+    ];
+    let node = Node::dev(
+        "--metrics-enabled --metrics-port=0 --p2p-enabled --p2p-interface=127.0.0.1 --p2p-port=0 \
+         --discovery-enabled=false --nat-method=NONE",
+    );
+    let scrape = node.metrics();
+    let has = |name: &str| {
+        let mut lines = scrape.lines().filter_map(|line| line.strip_prefix(name));
+        lines.any(|rest| rest.starts_with(['{', ' ']) || rest.starts_with("_sum"))
+    };
+    let rows = PAGE.lines().filter_map(|line| line.strip_prefix("| `"));
+    let names: Vec<&str> = rows.filter_map(|row| row.split('`').next()).collect();
+    assert!(names.len() > 140, "{}", names.len());
+    for name in names {
+        let is_later = later.iter().any(|prefix| name.starts_with(prefix));
+        assert!(is_later || has(name), "{name} is not in {scrape}");
+    }
+}

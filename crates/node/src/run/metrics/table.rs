@@ -18,10 +18,6 @@ pub(crate) struct Metric {
     pub(crate) name: &'static str,
     pub(crate) kind: Kind,
     /// Its labels, joined by commas, for docs/metrics.md.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "a test compares the page with it")
-    )]
     pub(crate) labels: &'static str,
     pub(crate) help: &'static str,
 }
@@ -44,6 +40,7 @@ pub(crate) const METRICS: &[Metric] = &[
     row("besu_block_processing_conflicted_transactions_counter_total", Counter, "", "Transactions executed speculatively, then re-executed"),
     row("besu_block_processing_execution_time_head", Gauge, "", "Time of the last block, all phases, ms"),
     row("besu_block_processing_parallelized_transactions_counter_total", Counter, "", "Transactions whose speculative execution was validated"),
+    row("besu_block_processing_state_root_calculation_duration_seconds", Summary, "", "Time of the state root of a block"),
     row("besu_blockchain_chain_head_gas_limit", Gauge, "", "Gas limit of the head"),
     row("besu_blockchain_chain_head_gas_used", Gauge, "", "Gas used by the head"),
     row("besu_blockchain_chain_head_gas_used_counter_total", Counter, "", "Gas used by all heads so far"),
@@ -53,6 +50,7 @@ pub(crate) const METRICS: &[Metric] = &[
     row("besu_blockchain_chain_head_transaction_count_counter_total", Counter, "", "Transactions of all heads so far"),
     row("besu_blockchain_difficulty", Gauge, "", "Total difficulty of the head"),
     row("besu_blockchain_difficulty_total", Gauge, "", "Total difficulty of the head"),
+    row("besu_bonsai_cache_code_cache_hit_rate", Gauge, "", "Share of look-ups of code that its cache answered"),
     row("besu_network_discovery_inflight_interactions_current", Gauge, "", "Requests of discovery v4 whose answers are awaited"),
     row("besu_network_discovery_interaction_count_total", Counter, "type", "Requests that discovery v4 has made"),
     row("besu_network_discovery_messages_inbound_total", Counter, "name", "Packets that discovery v4 received and could read"),
@@ -125,6 +123,7 @@ pub(crate) const METRICS: &[Metric] = &[
     row("ethereum_blockchain_height", Gauge, "", "Number of the head"),
     row("ethereum_blockchain_safe_block", Gauge, "", "Number of the safe block"),
     row("ethereum_min_gas_price", Gauge, "", "Lowest gas price that the pool accepts, wei"),
+    row("ethereum_min_priority_fee", Gauge, "", "Lowest priority fee of transactions in own blocks, wei"),
     row("ethereum_peer_count", Gauge, "", "Peers"),
     row("ethereum_peer_count_incomplete", Gauge, "", "Connections between Hello and Status"),
     row("ethereum_peer_count_snap_server", Gauge, "", "Peers that offer snap"),
