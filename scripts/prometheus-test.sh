@@ -11,7 +11,14 @@ bin="$CARGO_TARGET_DIR/release"
 export NIWAKI="${NIWAKI:-$bin/niwaki}"
 folder="$(mktemp -d)"
 pids=()
-trap 'kill "${pids[@]}" 2> /dev/null || true; wait; rm -rf "$folder"' EXIT
+stop() {
+  # A program that drives a node leaves it behind when it is killed.
+  for pid in "${pids[@]}"; do pkill -P "$pid" -x niwaki || true; done
+  kill "${pids[@]}" 2> /dev/null || true
+  wait
+  rm -rf "$folder"
+}
+trap stop EXIT
 
 promtool check rules packaging/prometheus/alerts.yml
 METRICS=1 GAS_LIMIT=0x280de800 scripts/quick-network.sh qbft "$folder/net" > "$folder/net.log" 2>&1 &
