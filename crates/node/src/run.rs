@@ -20,6 +20,7 @@
 //! | `logs`, `log_formats` | where log lines go, and their JSON formats |
 //! | `banner`, `head_log`, `watch` | log lines: at the start, about the head, about missing calls and blocks |
 //! | `required`, `pid` | `--required-blocks`, `--pid-path` |
+//! | `supervisor` | tells systemd that the node is ready, alive, stopping |
 
 mod banner;
 mod config;
@@ -37,6 +38,7 @@ mod pool_file;
 mod required;
 mod secret;
 mod servers;
+mod supervisor;
 mod tls;
 mod tokens;
 mod validator;
@@ -68,6 +70,7 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use servers::Servers;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use supervisor::Supervisor;
 use tracing::{info, warn};
 use validator::Validator;
 use warm::PoolWarmer;
@@ -142,13 +145,17 @@ pub(crate) fn run(options: &Options, notes: &[Note]) -> Result<Outcome> {
         None => None,
     };
 
+    let mut supervisor = Supervisor::find();
+    supervisor.ready();
     let mut watch = config.has_engine_api.then(Watch::default);
     while !stop.is_requested() {
         std::thread::sleep(POLL_INTERVAL);
         if let Some(watch) = &mut watch {
             watch.check(&backend, Instant::now());
         }
+        supervisor.alive(|| status(&backend));
     }
+    supervisor.stopping();
 
     drop(producer);
     drop(warmer);
@@ -167,6 +174,16 @@ pub(crate) fn run(options: &Options, notes: &[Note]) -> Result<Outcome> {
     chain.sync()?;
     info!("Stopped: everything is on disk");
     Ok(Outcome::Done)
+}
+
+/// One line about the node, for its supervisor.
+fn status(backend: &Backend) -> String {
+    let head = backend.chain().head().id.number;
+    let peers = backend.peer_count();
+    match backend.target().filter(|target| *target > head) {
+        Some(target) => format!("block {head} of {target}, {peers} peers"),
+        None => format!("block {head}, {peers} peers"),
+    }
 }
 
 /// Reads the lists of nodes and accounts, and has the pool and `perm_*` know them.

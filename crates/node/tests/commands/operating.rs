@@ -201,3 +201,32 @@ fn the_first_scrape_has_every_metric_but_those_by_message_method_or_status() {
         assert!(is_later || has(name), "{name} is not in {scrape}");
     }
 }
+
+#[test]
+fn a_supervisor_learns_that_the_node_is_ready_alive_and_stopping() {
+    let dir = TestDir::new();
+    let path = dir.path("notify");
+    let supervisor = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+    let timeout = std::time::Duration::from_secs(60);
+    supervisor.set_read_timeout(Some(timeout)).unwrap();
+    let mut command = dir.command("--engine-rpc-enabled=false", &[]);
+    command
+        .env("NOTIFY_SOCKET", &path)
+        .env("WATCHDOG_USEC", "400000");
+    let mut node = command.stderr(std::process::Stdio::null()).spawn().unwrap();
+    let next = || {
+        let mut text = [0; 200];
+        let length = supervisor.recv(&mut text).unwrap();
+        String::from_utf8_lossy(&text[..length]).into_owned()
+    };
+    assert_eq!(next(), "READY=1");
+    for _ in 0..3 {
+        assert_eq!(next(), "WATCHDOG=1\nSTATUS=block 0, 0 peers");
+    }
+    let process = rustix::process::Pid::from_child(&node);
+    rustix::process::kill_process(process, rustix::process::Signal::TERM).unwrap();
+    let mut last = std::iter::from_fn(|| Some(next()));
+    let stopping = last.find(|text| !text.starts_with("WATCHDOG"));
+    assert_eq!(stopping.unwrap(), "STOPPING=1");
+    assert!(node.wait().unwrap().success());
+}
