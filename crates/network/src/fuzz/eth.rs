@@ -5,8 +5,9 @@ use super::{Form, Target, snap};
 use crate::wire::fields::list;
 use crate::wire::{
     Announced, Announcement, Answer, BlockId, BlockRange, CellMask, EthVersion, Request,
-    RequestKind, SnapKind, Status, cells_answer, decode_transactions, encode_item,
-    encode_transactions, footprint, limits::CELL_BYTES, no_node_data, put_receipt,
+    RequestKind, SnapKind, Status, TriePaths, cells_answer, decode_transactions, encode_item,
+    encode_transactions, footprint, limits::CELL_BYTES, limits::MAX_LOOKED_UP, no_node_data,
+    put_receipt,
 };
 use niwaki_primitives::rlp::{Decodable, encode};
 use niwaki_primitives::{B256, Bytes, U256};
@@ -142,13 +143,21 @@ fn node_data() -> Target {
 }
 
 fn request(kind: RequestKind, version: EthVersion) -> Target {
-    Target::new(
+    let target = Target::new(
         format!("request/{}/{}", name(kind), version.number()),
         Form::Rlp(0),
         move |rng| random_request(kind, rng).encode(number(rng), version),
         move |data| Request::decode(kind, data, version).ok(),
         move |(id, request): &(u64, Request)| request.encode(*id, version),
-    )
+    );
+    match kind {
+        // A path may have one byte: what is kept of each is bounded by their number, in lists that double as they grow.
+        RequestKind::Snap(SnapKind::TrieNodes) => {
+            let paths = 4 * MAX_LOOKED_UP * size_of::<TriePaths>();
+            target.allowed(8, (16 << 10) + paths)
+        }
+        _ => target,
+    }
 }
 
 fn random_request(kind: RequestKind, rng: &mut SmallRng) -> Request {
