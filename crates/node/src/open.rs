@@ -48,7 +48,7 @@ fn open_whole(options: &Options, data_path: PathBuf, stop: &Stop) -> Result<Opti
     let chain = open_at(options, data_path, stop)?;
     match chain {
         Some(chain) if !chain.has_state() => Err(eyre!(
-            "the state of this chain is being downloaded (--sync-mode=SNAP) and not whole: start the node, which goes on with it, or              begin again with an empty --data-path"
+            "the state of this chain is being downloaded (--sync-mode=SNAP) and not whole: start the node, which goes on with it, or begin again with an empty --data-path"
         )),
         chain => Ok(chain),
     }

@@ -89,7 +89,13 @@ pub(super) fn database(options: &Options, data_path: &Path, is_running: bool) ->
         Ok(false) => {
             return Finding::pass(check, format!("none yet in {}", text(data_path)));
         }
-        Err(error) => return Finding::fail(check, error.to_string(), "see the reason above"),
+        Err(error) => {
+            return Finding::fail(
+                check,
+                error.to_string(),
+                "let the node's user read the data path",
+            );
+        }
     }
     let whole = "'niwaki storage check' reads all of it, 'niwaki storage repair' mends it";
     match open_existing(options, &Stop::default()) {

@@ -202,7 +202,10 @@ fn files_needed(options: &Options) -> u64 {
 pub(super) fn others(machine: &Machine) -> Finding {
     let before = processor_times(machine);
     std::thread::sleep(WATCH);
-    let after = processor_times(machine);
+    grade_others(&before, &processor_times(machine))
+}
+
+fn grade_others(before: &Processes, after: &Processes) -> Finding {
     let own = std::process::id();
     let mut busy: Vec<(f64, &str)> = after
         .iter()
@@ -236,7 +239,9 @@ pub(super) fn others(machine: &Machine) -> Finding {
 }
 
 /// Name and processor time in ticks of each process.
-fn processor_times(machine: &Machine) -> BTreeMap<u32, (String, u64)> {
+type Processes = BTreeMap<u32, (String, u64)>;
+
+fn processor_times(machine: &Machine) -> Processes {
     let entries = std::fs::read_dir(machine.path("proc"));
     let entries = entries.into_iter().flatten().flatten();
     let of = |entry: std::fs::DirEntry| {
@@ -344,17 +349,21 @@ mod tests {
     }
 
     #[test]
-    fn another_program_that_is_busy_is_named() {
-        let stat = |ticks: u64| format!("7 (miner) R 1 2 3 4 5 6 7 8 9 10 {ticks} 0 0 0");
-        let (folder, machine) = machine(&[("proc/7/stat", &stat(0))]);
-        let path = folder.path().join("proc/7/stat");
-        let busy = std::thread::spawn(move || {
-            std::thread::sleep(WATCH / 4);
-            std::fs::write(path, stat(100_000)).unwrap();
-        });
-        let finding = others(&machine);
-        busy.join().unwrap();
-        assert_eq!(finding.grade, Grade::Warn);
-        assert!(finding.found.contains("miner"), "{}", finding.found);
+    fn other_programs_are_named_by_their_share_and_warned_of_if_they_take_half() {
+        let at = |ticks: u64| {
+            let stat = format!("7 (miner) R 1 2 3 4 5 6 7 8 9 10 {ticks} 0 0 0");
+            let (_folder, machine) = machine(&[("proc/7/stat", &stat)]);
+            processor_times(&machine)
+        };
+        let busy = grade_others(&at(0), &at(100_000));
+        assert_eq!(busy.grade, Grade::Warn);
+        assert!(busy.found.contains("miner"), "{}", busy.found);
+        let idle = grade_others(&at(100), &at(101));
+        assert_eq!(idle.grade, Grade::Pass);
+        // It began in between.
+        assert_eq!(
+            grade_others(&Processes::new(), &at(100_000)).grade,
+            Grade::Pass
+        );
     }
 }
