@@ -35,7 +35,7 @@ const MAX_WAITING_BYTES: usize = 128 << 20;
 #[derive(Clone, Debug)]
 pub enum Verdict {
     /// It is valid, as are its ancestors. The import, if it was not stored before.
-    Valid(Option<Imported>),
+    Valid(Option<Box<Imported>>),
     /// It, or an ancestor, breaks the protocol.
     Invalid(RejectedBlock),
     /// Ancestors are missing.
@@ -497,7 +497,7 @@ impl Consensus {
                         Ok(())
                     })?;
                 }
-                Ok(Verdict::Valid(Some(imported)))
+                Ok(Verdict::Valid(Some(Box::new(imported))))
             }
             Err(ImportError::Fault(fault)) => Err(fault),
             Err(ImportError::UnknownParent { .. }) => Ok(Verdict::Syncing),

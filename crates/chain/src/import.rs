@@ -40,9 +40,9 @@ pub use error::ImportError;
 pub(crate) use error::{ImportFailure, fault};
 pub use judged::JudgedBlock;
 use niwaki_execution::{RecoveringBlock, TxStats, recover_in_background};
-use niwaki_primitives::{AccountChanges, B256, Block, Fault, RecoveredBlock};
+use niwaki_primitives::{AccountChanges, B256, Block, Fault, RecoveredBlock, StateDiff};
 use niwaki_rules::BodyRoots;
-use niwaki_state::HitRate;
+use niwaki_state::ReadStats;
 use process::ProcessedBlock;
 pub use request::{ImportRequest, PayloadHints};
 use std::sync::Arc;
@@ -82,8 +82,10 @@ pub struct Imported {
     pub root_flushes: u32,
     /// Whether it came with its access list.
     pub has_bal: bool,
-    /// Look-ups of accounts and slots meanwhile, those of other threads included.
-    pub reads: HitRate,
+    /// Look-ups of values meanwhile, those of other threads included.
+    pub reads: ReadStats,
+    /// Changed values.
+    pub writes: WriteStats,
     /// Blocks and changes that are on their way to the disk, this one included.
     pub waiting_batches: usize,
     /// What took how long.
@@ -102,9 +104,42 @@ impl Imported {
             has_bal_root: false,
             root_flushes: 0,
             has_bal: false,
-            reads: HitRate::default(),
+            reads: ReadStats::default(),
+            writes: WriteStats::default(),
             waiting_batches: 0,
             timings: Timings::default(),
+        }
+    }
+}
+
+/// How many values a block has changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WriteStats {
+    /// Accounts, those of changed slots included.
+    pub accounts: usize,
+    /// Accounts that do not exist any more.
+    pub deleted_accounts: usize,
+    /// Slots.
+    pub slots: usize,
+    /// Slots that are zero now, without those of accounts that were destroyed.
+    pub deleted_slots: usize,
+    /// Codes that were deployed.
+    pub codes: usize,
+    /// Their bytes.
+    pub code_bytes: usize,
+}
+
+impl WriteStats {
+    fn of(diff: &StateDiff) -> Self {
+        let changes = diff.accounts.iter().map(|(_, change)| change);
+        let slots = changes.clone().flat_map(|change| &change.slots);
+        Self {
+            accounts: diff.accounts.len(),
+            deleted_accounts: changes.filter(|change| change.new.is_none()).count(),
+            slots: slots.clone().count(),
+            deleted_slots: slots.filter(|(_, slot)| slot.new.is_zero()).count(),
+            codes: diff.codes.len(),
+            code_bytes: diff.codes.iter().map(|(_, code)| code.len()).sum(),
         }
     }
 }
@@ -338,7 +373,7 @@ impl Chain {
 
         let view = self.world().view_at(parent.id).map_err(fault)?;
         let mut view = view.ok_or(ImportFailure::OutOfReach)?;
-        let looked_up = self.world().value_hit_rate();
+        let looked_up = self.world().read_stats();
         let processed = self.process(block, bal, &mut view, write_ahead)?;
         timings.execute = clock.lap();
         timings.split_execution(processed.tx_stats.ended, block.senders.blocking_ns());
@@ -375,7 +410,8 @@ impl Chain {
             has_bal_root,
             root_flushes,
             has_bal: bal.is_some(),
-            reads: self.world().value_hit_rate().since(looked_up),
+            reads: self.world().read_stats().since(looked_up),
+            writes: WriteStats::of(&valid.executed.diff),
             waiting_batches: 0,
             timings,
         };

@@ -85,13 +85,13 @@ pub use genesis_file::{GenesisFileConfig, Loading, LoadingReport};
 pub use history::PrunedBlocks;
 pub use import::{
     ImportError, ImportRequest, ImportStatus, Imported, JudgedBlock, PayloadHints, Receipts,
-    Timings, WriteAhead, body_roots,
+    Timings, WriteAhead, WriteStats, body_roots,
 };
 pub use indices::TransactionPlace;
 pub use log_index::{LogIndex, LogIndexState, SECTION_BLOCKS, SectionBlocks};
 pub use niwaki_state::{
     BlockId, CacheStats, CheckSummary, GenesisAccount, HistoricalView, HitRate, Problem,
-    ProvableView, RangeVisitor, StateHead, StateOptions,
+    ProvableView, RangeVisitor, ReadStats, StateHead, StateOptions,
 };
 pub use niwaki_storage::{
     BackupError, BackupProgress, NewBackup, Options as StorageOptions, SyncPolicy,

@@ -1,7 +1,7 @@
 //! The summary of an import: counts, rates, percentiles, phases, caches, memory.
 
 use crate::memory::peak_rss_bytes;
-use niwaki_chain::{CacheStats, HitRate, Imported, Timings};
+use niwaki_chain::{CacheStats, HitRate, Imported, ReadStats, Timings};
 use std::fmt;
 use std::time::Duration;
 
@@ -145,12 +145,11 @@ impl fmt::Display for Summary {
         ];
         let phases = phases.map(|(name, time)| format!("{name} {:.3} s", time.as_secs_f64()));
         writeln!(f, "phases       {}", phases.join(", "))?;
-        let CacheStats {
+        let ReadStats {
             accounts,
             slots,
             codes,
-            ..
-        } = &self.caches;
+        } = &self.caches.reads;
         writeln!(
             f,
             "caches       held {} of accounts, {} of slots, {} of codes; {} trie nodes were read, \

@@ -5,7 +5,7 @@ use crate::builder_settings::{BuilderSettings, SharedBuilderSettings};
 use crate::engine::{EngineLog, write_imported, write_syncing};
 use crate::filters::Filters;
 use crate::metrics;
-use crate::niwaki::RecentBlockStats;
+use crate::niwaki::{RecentBlockStats, log_if_slow};
 use crate::operator::Operator;
 use crate::params::{BlockRef, BlockTag};
 use crate::payloads::{BuildLimits, Builder, Payloads};
@@ -73,6 +73,8 @@ pub struct ApiOptions {
     pub filter_timeout: Duration,
     /// Most subscriptions at a time, of all connections together.
     pub max_subscriptions: usize,
+    /// A block that takes at least so long is logged with all that is known of it; `None` for never.
+    pub slow_block: Option<Duration>,
 }
 
 /// Whether the head is known to be current.
@@ -110,6 +112,7 @@ impl Default for ApiOptions {
             max_filters: 4_096,
             filter_timeout: Duration::from_secs(5 * 60),
             max_subscriptions: 8_192,
+            slow_block: Some(Duration::from_secs(1)),
         }
     }
 }
@@ -426,7 +429,9 @@ impl Backend {
     pub fn record_import(&self, header: &Header, imported: &Imported) {
         write_imported(self, header, imported);
         metrics::record_block(imported);
-        self.block_stats.put(imported.clone());
+        if let Some(recorded) = self.block_stats.put(imported.clone()) {
+            log_if_slow(self, &recorded);
+        }
     }
 
     /// Logs which blocks are missing, if the chosen head can't be followed.

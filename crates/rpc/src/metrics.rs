@@ -63,7 +63,7 @@ pub(crate) fn record_block(imported: &Imported) {
     counter!("besu_bal_blocks_total").increment(u64::from(imported.has_bal));
     counter!("niwaki_block_early_roots_total").increment(u64::from(imported.has_bal_root));
     counter!("niwaki_block_roots_begun_total").increment(u64::from(imported.root_flushes > 0));
-    histogram!("niwaki_block_reads_missed").record(as_float(imported.reads.misses));
+    histogram!("niwaki_block_reads_missed").record(as_float(imported.reads.values().misses));
     let ms = |took: Duration| took.as_secs_f64() * 1e3;
     gauge!("besu_block_processing_execution_time_head").set(ms(timings.total()).floor());
 }

@@ -1,46 +1,32 @@
-//! The namespace `niwaki`: methods that no other client has.
+//! The namespace `niwaki`: methods that no other client has, about what blocks have cost.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `recent` | what the last blocks have cost |
+//! | `slow` | the slowest of them, and a log line for each that was too slow |
+//!
+//! `niwaki_explainBlock` executes a block again, so it is in `trace`.
+
+mod recent;
+mod slow;
+#[cfg(test)]
+mod test_block;
 
 use crate::json::{self, Object};
 use crate::methods::{Lane, Method, row};
 use crate::params::{BlockRef, Params};
-use crate::{Backend, RpcResult, lock};
-use niwaki_chain::{ImportStatus, Imported};
-use niwaki_primitives::B256;
-use std::collections::VecDeque;
-use std::sync::Mutex;
+use crate::{Backend, RpcResult};
+pub(crate) use recent::RecentBlockStats;
+use recent::RecordedBlock;
+pub(crate) use slow::log_if_slow;
 use std::time::Duration;
 
 #[rustfmt::skip]
 pub(crate) const METHODS: &[Method] = &[
+    row("niwaki_explainBlock", "block most?", Lane::Heavy, crate::trace::explain_block),
     row("niwaki_getBlockFigures", "block", Lane::Inline, block_stats),
+    row("niwaki_getSlowBlocks", "most?", Lane::Inline, slow::slow_blocks),
 ];
-
-/// Blocks whose statistics are kept.
-const MAX_BLOCKS: usize = 1024;
-
-/// The statistics of the last blocks that the consensus client sent, oldest first.
-#[derive(Debug, Default)]
-pub(crate) struct RecentBlockStats(Mutex<VecDeque<Imported>>);
-
-impl RecentBlockStats {
-    pub(crate) fn put(&self, imported: Imported) {
-        // A known block was not executed again.
-        if imported.status == ImportStatus::AlreadyStored {
-            return;
-        }
-        let mut blocks = lock(&self.0);
-        if blocks.len() == MAX_BLOCKS {
-            blocks.pop_front();
-        }
-        blocks.push_back(imported);
-    }
-
-    fn get(&self, hash: &B256) -> Option<Imported> {
-        let blocks = lock(&self.0);
-        let found = blocks.iter().rev().find(|block| block.id.hash == *hash);
-        found.cloned()
-    }
-}
 
 /// The statistics of a block, times in microseconds; null if it is not among the last blocks.
 fn block_stats(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
@@ -53,8 +39,12 @@ fn block_stats(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Rpc
     Ok(())
 }
 
-fn write(block: &Imported, mut object: Object<'_>) {
-    let microseconds = |took: Duration| u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+fn microseconds(took: Duration) -> u64 {
+    u64::try_from(took.as_micros()).unwrap_or(u64::MAX)
+}
+
+fn write(recorded: &RecordedBlock, mut object: Object<'_>) {
+    let block = &recorded.imported;
     object.number("number", block.id.number);
     object.data("hash", block.id.hash.as_slice());
     object.number("gasUsed", block.gas_used);
@@ -81,68 +71,39 @@ fn write(block: &Imported, mut object: Object<'_>) {
         phases.decimal(name, microseconds(took));
     }
     drop(phases);
-    object.decimal("hits", block.reads.hits);
-    object.decimal("misses", block.reads.misses);
+    let reads = block.reads.values();
+    object.decimal("hits", reads.hits);
+    object.decimal("misses", reads.misses);
     object.decimal("waiting", block.waiting_batches as u64);
     object.boolean("listed", block.has_bal);
     object.boolean("earlyRoot", block.has_bal_root);
     object.decimal("rootBegun", u64::from(block.root_flushes));
+    let writes = &block.writes;
+    object.decimal("changedAccounts", writes.accounts as u64);
+    object.decimal("changedSlots", writes.slots as u64);
+    if let Some(disk) = recorded.disk {
+        object.decimal("diskReadBytes", disk.read);
+        object.decimal("diskWrittenBytes", disk.written);
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use niwaki_chain::{BlockId, HitRate, Timings};
-    use niwaki_execution::TxStats;
+    use niwaki_chain::{Imported, Timings};
 
-    fn imported(number: u64) -> Imported {
-        Imported {
-            id: BlockId {
-                number,
-                hash: B256::with_last_byte(number.to_be_bytes()[7]),
-            },
-            status: ImportStatus::Side,
-            gas_used: 30,
-            transactions: 5,
-            tx_stats: TxStats {
-                validated: 2,
-                reexecuted: 1,
-                sequential: 2,
-                ..TxStats::default()
-            },
-            has_bal_root: true,
-            root_flushes: 3,
-            has_bal: true,
-            reads: HitRate::default(),
-            waiting_batches: 3,
+    #[test]
+    fn phases_are_microseconds_and_add_up() {
+        let imported = Imported {
             timings: Timings {
                 execute: Duration::from_nanos(1_500_999),
                 root: Duration::from_millis(2),
                 ..Timings::default()
             },
-        }
-    }
-
-    #[test]
-    fn the_last_1024_blocks_are_kept_and_the_newest_of_a_hash_is_found() {
-        let stats = RecentBlockStats::default();
-        for number in 0..2_000 {
-            stats.put(imported(number));
-        }
-        stats.put(Imported {
-            status: ImportStatus::AlreadyStored,
-            ..imported(9)
-        });
-        let found = stats.get(&B256::with_last_byte(7)).map(|block| block.id);
-        assert_eq!(found.map(|id| id.number), Some(7 * 256 + 7));
-        assert_eq!(stats.0.lock().unwrap().len(), MAX_BLOCKS);
-        assert!(stats.get(&B256::repeat_byte(1)).is_none());
-    }
-
-    #[test]
-    fn phases_are_microseconds_and_add_up() {
+            ..test_block::imported(9)
+        };
         let mut out = Vec::new();
-        write(&imported(9), Object::new(&mut out));
+        write(&RecordedBlock::new(imported, None), Object::new(&mut out));
         let json: serde_json::Value = serde_json::from_slice(&out).unwrap();
         let phases = &json["microseconds"];
         assert_eq!(
@@ -151,6 +112,8 @@ mod tests {
         );
         assert_eq!([&json["ahead"], &json["again"], &json["inTurn"]], [2, 1, 2]);
         assert_eq!([&json["number"], &json["gasUsed"]], ["0x9", "0x1e"]);
+        assert_eq!([&json["changedAccounts"], &json["changedSlots"]], [4, 6]);
         assert_eq!(json["earlyRoot"], true);
+        assert!(json["diskReadBytes"].is_null());
     }
 }

@@ -19,6 +19,7 @@ use tokio::runtime::Runtime;
 
 mod amsterdam;
 mod blocks;
+mod explaining;
 mod filling;
 mod logs;
 mod operating;

@@ -9,7 +9,7 @@ use crate::commit::history::{HISTORY_START, HistoryRecorder, HistoryStep};
 use crate::commit::root::ComputedRoot;
 use crate::commit::rows::{BYTES_PER_VALUE, TrieLogRows, add_flat};
 use crate::tries::trie_cache::TrieCache;
-use crate::views::cache::{CacheStats, Caches, HitRate};
+use crate::views::cache::{CacheStats, Caches, ReadStats};
 use crate::views::layers::DiffLayers;
 use crate::views::overlay::{Overlay, OverlayCache, RollPath, diff_to, overlay_at, roll_path};
 use crate::{BlockId, HistoricalView, StateHead, View};
@@ -555,18 +555,15 @@ impl WorldState {
     pub fn cache_stats(&self) -> CacheStats {
         let (trie_nodes_read, trie_bytes) = self.tries().stats();
         CacheStats {
+            reads: self.read_stats(),
             trie_nodes_read,
             trie_bytes,
-            ..self.caches.stats()
         }
     }
 
-    /// Hits and misses of accounts and slots together. About 2 us.
-    pub fn value_hit_rate(&self) -> HitRate {
-        let stats = self.caches.stats();
-        let mut both = stats.accounts;
-        both.add(stats.slots);
-        both
+    /// Hits and misses of the value caches. About 2 us.
+    pub fn read_stats(&self) -> ReadStats {
+        self.caches.stats()
     }
 
     pub(crate) fn tries(&self) -> MutexGuard<'_, TrieCache> {

@@ -95,7 +95,10 @@ struct Binaries {
     /// Path of a geth of GoQuorum 24.4, for validators.
     #[arg(long, value_name = "FILE")]
     quorum: Option<PathBuf>,
-    /// Path of Besu's start script (bin/besu), for validators.
+    /// Path of a reth 2.5 binary.
+    #[arg(long, value_name = "FILE")]
+    reth: Option<PathBuf>,
+    /// Path of Besu's start script (bin/besu).
     #[arg(long, value_name = "FILE")]
     besu: Option<PathBuf>,
 }
@@ -106,6 +109,7 @@ impl Binaries {
             ClientKind::Niwaki => (&self.niwaki, "--niwaki"),
             ClientKind::Geth => (&self.geth, "--geth"),
             ClientKind::Quorum => (&self.quorum, "--quorum"),
+            ClientKind::Reth => (&self.reth, "--reth"),
             ClientKind::Besu => (&self.besu, "--besu"),
         };
         path.as_deref()

@@ -19,12 +19,11 @@ use std::time::{Duration, Instant};
 pub(crate) enum ClientKind {
     Niwaki,
     Geth,
+    Reth,
+    Besu,
     /// GoQuorum, a validator among ours; it takes part in nothing else.
     #[value(skip)]
     Quorum,
-    /// Besu, likewise.
-    #[value(skip)]
-    Besu,
 }
 
 impl ClientKind {
@@ -138,7 +137,7 @@ impl Process {
         ];
         let flags = match kind {
             ClientKind::Niwaki => [&limits, options.flags].concat(),
-            ClientKind::Geth | ClientKind::Quorum => Vec::new(),
+            ClientKind::Geth | ClientKind::Quorum | ClientKind::Reth => Vec::new(),
             ClientKind::Besu => options.flags.to_vec(),
         };
         let flags = flags.into_iter().map(str::to_owned);
@@ -357,7 +356,7 @@ pub(crate) fn init(kind: ClientKind, binary: &Path, folder: &Path) -> Result<()>
         }
         ClientKind::Geth | ClientKind::Quorum => "--datadir data init genesis.json",
         // It begins when it starts.
-        ClientKind::Besu => return Ok(()),
+        ClientKind::Reth | ClientKind::Besu => return Ok(()),
     };
     let output = Command::new(binary)
         .args(args.split(' '))
@@ -375,6 +374,7 @@ pub(crate) fn import(kind: ClientKind, binary: &Path, folder: &Path, chain: &Pat
     let args = match kind {
         ClientKind::Niwaki => "--data-path data --genesis-file genesis.json blocks import --from",
         ClientKind::Geth | ClientKind::Quorum => "--datadir data import",
+        ClientKind::Reth => "import --chain genesis.json --datadir data",
         ClientKind::Besu => "--data-path=data --genesis-file=genesis.json blocks import --from",
     };
     let mut command = Command::new(binary);
@@ -404,6 +404,11 @@ fn command(
              --http.api admin,eth,net,web3,txpool,debug --authrpc.port {engine_port} --authrpc.jwtsecret secret \
              --ipcdisable --nat none"
         ),
+        ClientKind::Reth => format!(
+            "node --chain genesis.json --datadir data --http --http.port {rpc_port} \
+             --http.api admin,eth,net,web3,txpool,debug --authrpc.port {engine_port} --authrpc.jwtsecret secret \
+             --ipcdisable --color never --log.file.max-files 0"
+        ),
         // It keeps all states: with fewer, a kill costs it blocks that it helped to finish.
         ClientKind::Quorum => format!(
             "--config geth.toml --datadir data --networkid {CHAIN_ID} --http --http.port {rpc_port} \
@@ -413,7 +418,8 @@ fn command(
         ClientKind::Besu => format!(
             "--data-path=data --genesis-file=genesis.json --data-storage-format=BONSAI --sync-min-peers=1 --min-gas-price=0 \
              --rpc-http-enabled --rpc-http-host=127.0.0.1 --rpc-http-port={rpc_port} --host-allowlist=* \
-             --rpc-http-api=ADMIN,ETH,NET,WEB3,TXPOOL,QBFT,IBFT"
+             --rpc-http-api=ADMIN,ETH,NET,WEB3,TXPOOL,QBFT,IBFT --engine-rpc-port={engine_port} --engine-jwt-secret=secret \
+             --engine-host-allowlist=*"
         ),
     };
     let mut command = Command::new(binary);

@@ -14,6 +14,7 @@ use super::tasks::receipt_root::{ReceiptRootBuilder, Runner};
 use super::validate::{body_roots, compare};
 use super::{
     ImportError, ImportOptions, ImportRequest, ImportStatus, Imported, PhaseClock, Timings,
+    WriteStats,
 };
 use crate::bft::Seals;
 use crate::forkchoice::ReorgPath;
@@ -24,7 +25,7 @@ use crate::{BlockId, Chain, nanoseconds};
 use niwaki_execution::{BlockProgress, Overlay, RecoveringBlock, recover_in_background};
 use niwaki_primitives::{Address, B256, Bytes, Fork, Header};
 use niwaki_rules::{BodyRoots, ChainSpec, InvalidBlock, ValidatorSource};
-use niwaki_state::{HitRate, View};
+use niwaki_state::{ReadStats, View};
 use niwaki_storage::Batch;
 use std::sync::Arc;
 use std::time::Instant;
@@ -204,6 +205,7 @@ impl Chain {
             number: header.number,
             hash: block.hash,
         };
+        let writes = WriteStats::of(&executed.diff);
         let codes = executed.diff.codes.clone();
         state.apply(std::mem::take(&mut executed.diff));
         state.set_block_hash(id.number, id.hash);
@@ -216,7 +218,8 @@ impl Chain {
             has_bal_root: false,
             root_flushes: 0,
             has_bal: false,
-            reads: HitRate::default(),
+            reads: ReadStats::default(),
+            writes,
             waiting_batches: self.database().pending_batches(),
             timings,
         };

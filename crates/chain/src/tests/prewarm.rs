@@ -39,7 +39,7 @@ fn a_block_misses_less_of_what_was_run_before_it_and_leaves_the_same() {
             assert!(!warmed.is_cut);
         }
         let imported = chain.import(built.block.clone()).unwrap();
-        (imported.reads.misses, rows(&chain))
+        (imported.reads.values().misses, rows(&chain))
     };
     let (cold, warm) = (import_into(false), import_into(true));
     // Five senders, the contract and its slot.

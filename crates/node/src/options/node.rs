@@ -400,6 +400,15 @@ pub(crate) struct OperationFlags {
     /// with a different block there.
     #[arg(long, alias = "required-block", value_name = "NUMBER=HASH", value_delimiter = ',', value_parser = required_block)]
     pub(crate) required_blocks: Vec<(u64, B256)>,
+    /// Log a block that takes at least so many milliseconds, with all that is known of it, as one line of JSON; 0 for every
+    /// block, -1 for none.
+    #[arg(
+        long,
+        value_name = "MS",
+        allow_negative_numbers = true,
+        default_value_t = 1_000
+    )]
+    pub(crate) slow_block_threshold: i64,
     /// Log level: OFF, ERROR, WARN, INFO, DEBUG or TRACE.
     #[arg(long, short = 'l', value_enum, value_name = "LEVEL", ignore_case = true, default_value_t = LogLevel::Info)]
     pub(crate) logging: LogLevel,

@@ -207,6 +207,10 @@ fn api_options(options: &Options, is_proof_of_stake: bool, has_engine_api: bool)
         max_filters: node.api.rpc_max_active_filters,
         filter_timeout: Duration::from_secs(node.api.rpc_filter_timeout_seconds),
         max_subscriptions: node.sockets.rpc_ws_max_active_subscriptions,
+        // A negative one turns it off.
+        slow_block: u64::try_from(node.operation.slow_block_threshold)
+            .ok()
+            .map(Duration::from_millis),
     }
 }
 

@@ -188,15 +188,15 @@ fn sample_state(chain: &Chain) {
     let caches = chain.cache_stats();
     let (hits, misses) = niwaki_crypto::precompile_result_look_ups();
     for (cache, HitRate { hits, misses }) in [
-        ("accounts", caches.accounts),
-        ("slots", caches.slots),
-        ("codes", caches.codes),
+        ("accounts", caches.reads.accounts),
+        ("slots", caches.reads.slots),
+        ("codes", caches.reads.codes),
         ("precompiled", HitRate { hits, misses }),
     ] {
         counter!("niwaki_cache_hits_total", "cache" => cache).absolute(hits);
         counter!("niwaki_cache_misses_total", "cache" => cache).absolute(misses);
     }
-    let HitRate { hits, misses } = caches.codes;
+    let HitRate { hits, misses } = caches.reads.codes;
     let lookups = hits.saturating_add(misses).max(1);
     gauge!("besu_bonsai_cache_code_cache_hit_rate").set(hits as f64 / lookups as f64);
     counter!("niwaki_trie_nodes_read_total").absolute(caches.trie_nodes_read);

@@ -101,6 +101,26 @@ fn log_lines_have_colours_only_if_enabled() {
 }
 
 #[test]
+fn a_slow_block_is_logged_as_one_line_of_json_and_kept() {
+    let node = Node::with_chain_and("--slow-block-threshold=0");
+    let built = build(&node, HEAD, 600);
+    assert_eq!(send_payload(&node, &built)["status"], "VALID");
+    node.fields("Imported block");
+    let line = node.next_line();
+    assert_eq!(line["level"], "WARN");
+    let slow: Value = serde_json::from_str(line["fields"]["message"].as_str().unwrap()).unwrap();
+    assert_eq!(slow["msg"], "Slow block");
+    assert_eq!(slow["block"]["number"], 55);
+    assert_eq!(slow["block"]["hash"], hash(&built));
+    assert_eq!(slow["transactions"]["dearest"], json!([]));
+    assert!(slow["timing"]["total_ms"].as_f64() > Some(0.0), "{slow}");
+    let kept = node.result("niwaki_getSlowBlocks", json!([]));
+    assert_eq!(kept.as_array().unwrap().len(), 1);
+    assert_eq!(kept[0]["hash"], hash(&built));
+    assert!(node.call("niwaki_getSlowBlocks", json!(["ten"]))["error"].is_object());
+}
+
+#[test]
 fn a_block_is_logged_as_one_line() {
     let node = Node::with_chain();
     let built = build(&node, HEAD, 600);

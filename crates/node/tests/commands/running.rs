@@ -111,6 +111,12 @@ impl Node {
         self.line(message)["fields"].clone()
     }
 
+    /// Waits for the next log line.
+    pub(crate) fn next_line(&self) -> Value {
+        let line = self.lines.recv_timeout(TIMEOUT);
+        serde_json::from_str(&line.expect("a line")).unwrap()
+    }
+
     /// Waits for the next log line with this message.
     pub(crate) fn line(&self, message: &str) -> Value {
         loop {

@@ -201,6 +201,7 @@ pub(crate) fn write_imported(backend: &Backend, header: &Header, imported: &Impo
         "Imported block"
     );
     let (timings, stats) = (&imported.timings, &imported.tx_stats);
+    let reads = imported.reads.values();
     tracing::debug!(
         number = imported.id.number,
         hash = %imported.id.hash,
@@ -213,8 +214,8 @@ pub(crate) fn write_imported(backend: &Backend, header: &Header, imported: &Impo
         root = format_args!("{:.2}", ms(timings.root)),
         compare = format_args!("{:.2}", ms(timings.compare)),
         commit = format_args!("{:.2}", ms(timings.commit)),
-        hits = imported.reads.hits,
-        misses = imported.reads.misses,
+        hits = reads.hits,
+        misses = reads.misses,
         waiting = imported.waiting_batches,
         listed = imported.has_bal,
         early_root = imported.has_bal_root,

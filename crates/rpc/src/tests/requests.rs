@@ -72,6 +72,7 @@ fn parameters(number: &Value) -> Vec<Place> {
         ("engine_getPayloadBodiesByRangeV1", json!([number, "0x1"])),
         ("engine_getPayloadBodiesByRangeV1", json!(["0x1", number])),
         ("niwaki_getBlockFigures", json!([number])),
+        ("niwaki_explainBlock", json!([number])),
     ]
 }
 
@@ -381,6 +382,7 @@ fn safe_and_finalized_are_errors_until_the_consensus_client_names_them() {
             ("trace_filter", json!([{"fromBlock": tag}])),
             ("trace_replayBlockTransactions", json!([tag, ["trace"]])),
             ("niwaki_getBlockFigures", json!([tag])),
+            ("niwaki_explainBlock", json!([tag])),
         ] {
             let (code, words) = rig.refusal(method, params);
             let want = (-32000, format!("{tag} block not found"));

@@ -80,7 +80,7 @@ fn emits_two() -> Bytes {
 }
 
 /// Adds a block of these transactions on top of the head.
-fn import(rig: &Rig, transactions: Vec<TxEnvelope>) {
+pub(super) fn import(rig: &Rig, transactions: Vec<TxEnvelope>) {
     let backend = rig.dispatcher.backend();
     let head = backend.chain().head();
     let template = niwaki_chain::BlockTemplate {

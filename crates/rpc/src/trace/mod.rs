@@ -12,10 +12,12 @@
 //! | `subject` | what is traced: a transaction in its block, or a message |
 //! | `tracers` | geth's tracers by name |
 //! | `struct_log`, `call_tracer`, `prestate` | geth's struct logger, callTracer and 4byteTracer, prestateTracer |
+//! | `explain` | `niwaki_explainBlock`: the time of a block by transaction, contract and opcode |
 //! | `flat`, `state_diff`, `vm_trace` | Parity's flat calls, stateDiff, vmTrace |
 
 mod call_tracer;
 mod debug;
+mod explain;
 mod files;
 mod flat;
 mod parity;
@@ -28,6 +30,7 @@ mod tracers;
 mod vm_trace;
 
 pub(crate) use debug::METHODS as DEBUG_METHODS;
+pub(crate) use explain::explain_block;
 pub(crate) use parity::METHODS as TRACE_METHODS;
 pub(crate) use subject::PastBlock;
 

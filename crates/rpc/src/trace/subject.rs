@@ -126,10 +126,19 @@ impl PastBlock {
         &'v self,
         backend: &'v Backend,
     ) -> Result<SimulatedBlock<'v>, RpcError> {
+        self.begin_on(backend, &self.parent)
+    }
+
+    /// The same on `parent`, another view of the same state.
+    pub(super) fn begin_on<'v>(
+        &self,
+        backend: &'v Backend,
+        parent: &'v (dyn StateView + Sync),
+    ) -> Result<SimulatedBlock<'v>, RpcError> {
         let header = self.block.header.clone();
         let before = header.number.saturating_sub(1);
         let spec = backend.chain().spec();
-        let mut simulated = SimulatedBlock::new(spec, header, &self.parent, before);
+        let mut simulated = SimulatedBlock::new(spec, header, parent, before);
         simulated.begin()?;
         Ok(simulated)
     }

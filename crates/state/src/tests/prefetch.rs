@@ -18,7 +18,7 @@ fn values_of(diff: &StateDiff) -> Vec<(Address, Option<U256>)> {
 
 /// Misses of accounts, slots and codes.
 fn misses(stats: &CacheStats) -> [u64; 3] {
-    [stats.accounts, stats.slots, stats.codes].map(|rate| rate.misses)
+    [stats.reads.accounts, stats.reads.slots, stats.reads.codes].map(|rate| rate.misses)
 }
 
 /// A state of 80 accounts with 20 slots each of which nothing was read yet, and a diff that changes all of them.

@@ -138,7 +138,7 @@ fn tries_in_memory_stay_within_twice_their_limit() {
     assert!((1..2 * 30_000).contains(&most), "{most} bytes");
     let stats = world.cache_stats();
     assert!(
-        stats.trie_nodes_read > 0 && stats.accounts.hits > 0,
+        stats.trie_nodes_read > 0 && stats.reads.accounts.hits > 0,
         "{stats:?}"
     );
 }

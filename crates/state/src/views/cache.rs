@@ -46,13 +46,13 @@ pub struct HitRate {
 }
 
 impl HitRate {
-    pub(crate) fn add(&mut self, other: Self) {
+    fn add(&mut self, other: Self) {
         self.hits += other.hits;
         self.misses += other.misses;
     }
 
     /// The hits and misses since `before`.
-    pub fn since(self, before: Self) -> Self {
+    fn since(self, before: Self) -> Self {
         Self {
             hits: self.hits.saturating_sub(before.hits),
             misses: self.misses.saturating_sub(before.misses),
@@ -60,15 +60,40 @@ impl HitRate {
     }
 }
 
-/// Statistics of the caches of a state.
+/// Look-ups in the value caches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CacheStats {
+pub struct ReadStats {
     /// Accounts, absent ones included.
     pub accounts: HitRate,
     /// Slots, absent ones included.
     pub slots: HitRate,
     /// Code by hash.
     pub codes: HitRate,
+}
+
+impl ReadStats {
+    /// The look-ups since `before`.
+    pub fn since(self, before: Self) -> Self {
+        Self {
+            accounts: self.accounts.since(before.accounts),
+            slots: self.slots.since(before.slots),
+            codes: self.codes.since(before.codes),
+        }
+    }
+
+    /// Accounts and slots together.
+    pub fn values(&self) -> HitRate {
+        let mut both = self.accounts;
+        both.add(self.slots);
+        both
+    }
+}
+
+/// Statistics of the caches of a state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheStats {
+    /// Look-ups since the state was opened.
+    pub reads: ReadStats,
     /// Trie nodes read from the storage since the state was opened.
     pub trie_nodes_read: u64,
     /// Bytes of trie nodes in memory.
@@ -204,10 +229,10 @@ impl Caches {
     }
 
     /// Hits and misses so far.
-    pub(crate) fn stats(&self) -> CacheStats {
-        let mut stats = CacheStats {
+    pub(crate) fn stats(&self) -> ReadStats {
+        let mut stats = ReadStats {
             codes: self.codes().rate,
-            ..CacheStats::default()
+            ..ReadStats::default()
         };
         for shard in &self.shards {
             let shard = lock(shard);

@@ -30,7 +30,7 @@ use super::findings::Findings;
 use super::{Binaries, devp2p};
 use crate::process::{ClientKind, new_folder};
 use clap::Args;
-use eyre::{Result, WrapErr, ensure, eyre};
+use eyre::{Result, WrapErr, bail, ensure, eyre};
 use server::Server;
 use simulation::{ClientType, Simulation};
 use std::path::{Path, PathBuf};
@@ -119,7 +119,8 @@ fn client_type(kind: ClientKind, binaries: &Binaries) -> Result<ClientType> {
     let binary = std::path::absolute(binaries.of(kind)?)?;
     let name = match kind {
         ClientKind::Niwaki => "niwaki",
-        _ => "go-ethereum",
+        ClientKind::Geth => "go-ethereum",
+        other => bail!("{other:?} has no launcher here; choose of niwaki and geth"),
     };
     let output = Command::new(&binary).arg("--version").output();
     let output = output.wrap_err_with(|| format!("can't run {}", binary.display()))?;

@@ -187,8 +187,10 @@ struct Nodes {
 /// Where a client keeps its key, below its data.
 fn key_file(kind: ClientKind) -> (&'static str, fn(B256) -> String) {
     match kind {
-        ClientKind::Niwaki => ("key", |key| key.to_string()),
-        ClientKind::Besu => ("key", |key| key.to_string()),
+        ClientKind::Niwaki | ClientKind::Besu => ("key", |key| key.to_string()),
+        ClientKind::Reth => ("discovery-secret", |key| {
+            niwaki_primitives::hex::encode(key)
+        }),
         ClientKind::Geth | ClientKind::Quorum => {
             ("geth/nodekey", |key| niwaki_primitives::hex::encode(key))
         }
@@ -269,7 +271,7 @@ impl Nodes {
             ClientKind::Niwaki | ClientKind::Besu => {
                 format!("{}_proposeValidatorVote", self.name)
             }
-            ClientKind::Geth | ClientKind::Quorum => "istanbul_propose".to_owned(),
+            _ => "istanbul_propose".to_owned(),
         };
         node.client.call(&method, json!([address, is_add]))?;
         Ok(())

@@ -29,18 +29,23 @@ impl Default for P2pOptions<'_> {
 /// The flags of a client that listens on `port`; without a port it takes no part.
 pub(super) fn flags(kind: ClientKind, network: Option<(P2pOptions<'_>, u16)>) -> Vec<String> {
     let Some((options, port)) = network else {
-        return match kind {
-            ClientKind::Niwaki => vec!["--p2p-enabled=false".to_owned()],
-            ClientKind::Geth | ClientKind::Quorum => vec!["--syncmode=full".to_owned()],
-            ClientKind::Besu => vec!["--p2p-enabled=false".to_owned()],
+        let flags = match kind {
+            ClientKind::Niwaki | ClientKind::Besu => "--p2p-enabled=false",
+            ClientKind::Geth | ClientKind::Quorum => "--syncmode=full",
+            ClientKind::Reth => {
+                "--addr 127.0.0.1 --port 0 --disable-discovery --max-outbound-peers 0 --max-inbound-peers 0"
+            }
         };
+        return flags.split(' ').map(str::to_owned).collect();
     };
     let boot_nodes = options.boot_nodes.join(",");
     let mode = match (kind, options.has_snap) {
-        (ClientKind::Niwaki, true) => "--sync-mode=SNAP",
-        (ClientKind::Niwaki, false) | (ClientKind::Besu, _) => "--sync-mode=FULL",
+        (ClientKind::Niwaki | ClientKind::Besu, true) => "--sync-mode=SNAP",
+        (ClientKind::Niwaki | ClientKind::Besu, false) => "--sync-mode=FULL",
         (ClientKind::Geth, true) => "--syncmode=snap",
         (ClientKind::Geth, false) | (ClientKind::Quorum, _) => "--syncmode=full",
+        // It has no other.
+        (ClientKind::Reth, _) => "",
     };
     let flags = match kind {
         ClientKind::Niwaki => format!(
@@ -54,6 +59,11 @@ pub(super) fn flags(kind: ClientKind, network: Option<(P2pOptions<'_>, u16)>) ->
             options.max_peers
         ),
         ClientKind::Geth | ClientKind::Quorum => format!("--netrestrict 127.0.0.0/8 {mode}"),
+        ClientKind::Reth => format!(
+            "--addr 127.0.0.1 --port {port} --nat extip:127.0.0.1 --disable-discovery --max-outbound-peers {0} \
+             --max-inbound-peers {0}",
+            options.max_peers
+        ),
     };
     flags.split(' ').map(str::to_owned).collect()
 }

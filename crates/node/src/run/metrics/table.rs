@@ -156,6 +156,7 @@ pub(crate) const METRICS: &[Metric] = &[
     row("niwaki_block_recover_seconds", Summary, "", "Sender recovery by the commit thread itself"),
     row("niwaki_block_root_seconds", Summary, "", "From the last transaction on: withdrawals, requests, state root, receipts root"),
     row("niwaki_block_roots_begun_total", Counter, "", "Blocks whose state root was begun during execution"),
+    row("niwaki_block_slow_total", Counter, "", "Blocks that took at least --slow-block-threshold"),
     row("niwaki_block_total_seconds", Summary, "", "All phases of a block"),
     row("niwaki_block_transactions_in_turn_total", Counter, "", "Transactions executed sequentially, without speculation"),
     row("niwaki_cache_hits_total", Counter, "cache", "Cache hits: accounts, slots, codes, precompiled"),
