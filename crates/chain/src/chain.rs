@@ -28,6 +28,10 @@ pub struct StorageStats {
     pub waiting_bytes: usize,
     /// Bytes that snapshots keep in memory.
     pub pinned_bytes: usize,
+    /// Bytes of blocks of files that the engine has cached; 0 if that can't be read, as below.
+    pub cache_bytes: u64,
+    /// Bytes in its unwritten buffers.
+    pub buffer_bytes: u64,
     /// Bytes on the disk, by segment; a segment whose size can't be read is left out.
     pub segments: Vec<(&'static str, u64)>,
 }
@@ -156,7 +160,10 @@ impl Chain {
             let bytes = database.size_bytes(segment).ok()?;
             Some((segment.name(), bytes))
         });
+        let (cache_bytes, buffer_bytes) = database.memory_bytes().unwrap_or_default();
         StorageStats {
+            cache_bytes,
+            buffer_bytes,
             waiting_batches: database.pending_batches(),
             waiting_bytes: database.pending_bytes(),
             pinned_bytes: database.pinned_bytes(),

@@ -19,11 +19,13 @@
 //! | `metrics` | Prometheus metrics: served and pushed |
 //! | `logs`, `log_formats` | where log lines go, and their JSON formats |
 //! | `banner`, `head_log`, `watch` | log lines: at the start, about the head, about missing calls and blocks |
+//! | `dashboard` | what the dashboard shows of the program and its machine |
 //! | `required`, `pid` | `--required-blocks`, `--pid-path` |
 //! | `supervisor` | tells systemd that the node is ready, alive, stopping |
 
 mod banner;
 mod config;
+mod dashboard;
 mod dev;
 mod follow;
 mod head_log;
@@ -54,6 +56,7 @@ use crate::open::{data_path, open_chain};
 use crate::options::Options;
 use crate::stop::Stop;
 use config::NodeConfig;
+use dashboard::LogLines;
 use eyre::{Result, WrapErr};
 use follow::Follower;
 use log_index::LogIndexer;
@@ -82,7 +85,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Runs the node.
 pub(crate) fn run(options: &Options, notes: &[Note]) -> Result<Outcome> {
     let flags = &options.node.operation;
-    let log_switch = logs::install(flags)?;
+    let lines = (options.node.http.dashboard_enabled == Some(true)).then(LogLines::default);
+    let log_switch = logs::install(flags, lines.clone())?;
     log_notes(notes);
     let _pid_file = flags.pid_path.as_deref().and_then(PidFile::write);
     let stop = Stop::listen()?;
@@ -119,6 +123,9 @@ pub(crate) fn run(options: &Options, notes: &[Note]) -> Result<Outcome> {
     let operator = backend.operator();
     operator.set_log_switch(log_switch);
     operator.set_traces_folder(config.data_path.join("traces"));
+    if let Some(lines) = lines {
+        dashboard::install(operator, &chain, &pool, &config, lines)?;
+    }
     let permissions = open_permissions(&config, &chain, &backend, &pool)?;
     let follower = Follower::start(&chain, Arc::clone(&backend), &pool, config.reorg_threshold)?;
     let indexer = LogIndexer::start(&chain, config.has_log_index)?;

@@ -35,6 +35,7 @@
 //! | `validators` | the methods of BFT chains |
 //! | `builder_settings` | what `miner_*` may change for the builder |
 //! | `subscriptions`, `filters`, `session` | notifications, polled filters, the state of a connection |
+//! | `dashboard` | a page of the node itself, and its data |
 //! | `metrics` | counters of calls, connections and blocks |
 //! | `log_limit` | holds back repeated lines of the log |
 //! | `error` | JSON-RPC errors |
@@ -44,6 +45,7 @@ mod backend;
 mod block_priority;
 mod blocks;
 mod builder_settings;
+mod dashboard;
 mod debug;
 mod discover;
 mod dispatch;
@@ -86,6 +88,7 @@ mod tests;
 pub use backend::{ApiOptions, Backend, Identity, MAX_CONSENSUS_SILENCE, SyncStatus};
 pub use block_priority::yield_to_blocks;
 pub use blocks::FullBlock;
+pub use dashboard::{DASHBOARD_METHODS, LogLine, MachineHook, MachineReport, MemoryPart};
 pub use dispatch::{Dispatcher, Limits};
 pub use error::RpcError;
 pub(crate) use error::RpcResult;

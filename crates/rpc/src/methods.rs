@@ -98,6 +98,7 @@ pub(crate) const fn row(
 /// Every method but those of [`CONNECTION_METHODS`].
 pub fn all() -> impl Iterator<Item = &'static Method> {
     [
+        crate::dashboard::METHODS,
         crate::eth::METHODS,
         crate::engine::METHODS,
         crate::node::METHODS,

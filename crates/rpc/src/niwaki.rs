@@ -16,8 +16,7 @@ use crate::json::{self, Object};
 use crate::methods::{Lane, Method, row};
 use crate::params::{BlockRef, Params};
 use crate::{Backend, RpcResult};
-pub(crate) use recent::RecentBlockStats;
-use recent::RecordedBlock;
+pub(crate) use recent::{RecentBlockStats, RecordedBlock};
 pub(crate) use slow::log_if_slow;
 use std::time::Duration;
 
@@ -39,11 +38,12 @@ fn block_stats(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Rpc
     Ok(())
 }
 
-fn microseconds(took: Duration) -> u64 {
+pub(crate) fn microseconds(took: Duration) -> u64 {
     u64::try_from(took.as_micros()).unwrap_or(u64::MAX)
 }
 
-fn write(recorded: &RecordedBlock, mut object: Object<'_>) {
+/// Writes what a block has cost.
+pub(crate) fn write(recorded: &RecordedBlock, mut object: Object<'_>) {
     let block = &recorded.imported;
     object.number("number", block.id.number);
     object.data("hash", block.id.hash.as_slice());
@@ -103,7 +103,10 @@ mod tests {
             ..test_block::imported(9)
         };
         let mut out = Vec::new();
-        write(&RecordedBlock::new(imported, None), Object::new(&mut out));
+        write(
+            &RecordedBlock::new(imported, 1, None),
+            Object::new(&mut out),
+        );
         let json: serde_json::Value = serde_json::from_slice(&out).unwrap();
         let phases = &json["microseconds"];
         assert_eq!(

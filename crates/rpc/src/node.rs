@@ -25,6 +25,12 @@ pub(crate) fn now() -> u64 {
     now.map_or(0, |now| now.as_secs())
 }
 
+/// Milliseconds since 1970.
+pub(crate) fn now_ms() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |now| u64::try_from(now.as_millis()).unwrap_or(u64::MAX))
+}
+
 fn network_id(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     json::string(out, &backend.network_id().to_string());
     Ok(())

@@ -1,8 +1,9 @@
 //! Hooks of the program around this crate, for methods of its operator: metrics, log levels, building blocks on its
-//! own, listening addresses, the folder for traces, peers, the sync, the validator.
+//! own, listening addresses, the folder for traces, peers, the sync, the validator, the machine.
 //!
 //! The program sets each hook once. A method whose hook is not set says so in its error.
 
+use crate::dashboard::MachineHook;
 use crate::peers::PeerHooks;
 use crate::permissions::PermissionHooks;
 use crate::sync::{SyncHook, SyncReport};
@@ -34,6 +35,7 @@ pub struct Operator {
     permissions: OnceLock<PermissionHooks>,
     sync: OnceLock<SyncHook>,
     validator: OnceLock<ValidatorHooks>,
+    machine: OnceLock<MachineHook>,
     services: Mutex<BTreeMap<&'static str, SocketAddr>>,
 }
 
@@ -109,6 +111,15 @@ impl Operator {
     /// How far the sync is, if there is one.
     pub(crate) fn sync_report(&self) -> Option<SyncReport> {
         self.sync.get().map(|hook| hook())
+    }
+
+    /// Sets the hook into the program and its machine, for the dashboard.
+    pub fn set_machine(&self, hook: MachineHook) {
+        let _ = self.machine.set(hook); // The first one wins.
+    }
+
+    pub(crate) fn machine(&self) -> Option<&MachineHook> {
+        self.machine.get()
     }
 
     /// Records that `service` listens on `address`.

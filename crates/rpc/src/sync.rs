@@ -91,7 +91,7 @@ fn sync_status(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> RpcResul
     Ok(())
 }
 
-fn write(report: &SyncReport, object: &mut Object<'_>) {
+pub(crate) fn write(report: &SyncReport, object: &mut Object<'_>) {
     object.string("mode", report.mode);
     object.string("state", report.state);
     string_or_null(object, "way", report.way);

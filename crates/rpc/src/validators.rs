@@ -129,7 +129,12 @@ fn hooks(backend: &Backend) -> Result<&ValidatorHooks, RpcError> {
 }
 
 fn state(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
-    let report = (hooks(backend)?.state)();
+    write_state((hooks(backend)?.state)(), Object::new(out));
+    Ok(())
+}
+
+/// Writes where this node's validator is.
+pub(crate) fn write_state(report: ValidatorReport, mut object: Object<'_>) {
     let is_validator = report.validators.contains(&report.address);
     let is_missing = |one: &&Address| **one != report.address && !report.connected.contains(*one);
     let missing: Vec<Address> = report
@@ -138,7 +143,6 @@ fn state(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
         .filter(is_missing)
         .copied()
         .collect();
-    let mut object = Object::new(out);
     object.data("address", report.address.as_slice());
     object.boolean("isValidator", is_validator);
     object.number("height", report.height);
@@ -150,7 +154,6 @@ fn state(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
         list.iter()
             .for_each(|address| array.data(address.as_slice()));
     }
-    Ok(())
 }
 
 fn address(params: &Params<'_>) -> Result<Address, RpcError> {

@@ -558,6 +558,7 @@ impl WorldState {
             reads: self.read_stats(),
             trie_nodes_read,
             trie_bytes,
+            value_bytes: self.caches.bytes(),
         }
     }
 

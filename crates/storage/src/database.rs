@@ -264,6 +264,25 @@ impl Database {
         Ok(files.unwrap_or(0) + buffers.unwrap_or(0))
     }
 
+    /// Bytes of memory that the engine uses: cached blocks of files, and unwritten buffers.
+    ///
+    /// # Errors
+    /// A [`Fault`] of the engine.
+    pub fn memory_bytes(&self) -> Result<(u64, u64), Fault> {
+        let fault = |error: rocksdb::Error| engine_fault("read memory", "all", error.as_ref());
+        // All families share one cache.
+        let cache = self.engine.property_int_value("rocksdb.block-cache-usage");
+        let mut buffers = 0;
+        for segment in Segment::ALL {
+            let family = self.family(segment);
+            let bytes = self
+                .engine
+                .property_int_value_cf(family, "rocksdb.cur-size-all-mem-tables");
+            buffers += bytes.map_err(fault)?.unwrap_or(0);
+        }
+        Ok((cache.map_err(fault)?.unwrap_or(0), buffers))
+    }
+
     /// How many batches are pending: written, but not in the engine yet.
     pub fn pending_batches(&self) -> usize {
         self.pending().len()

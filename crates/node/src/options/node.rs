@@ -49,6 +49,9 @@ pub(crate) struct HttpFlags {
         default_value = "localhost,127.0.0.1"
     )]
     pub(crate) host_allowlist: Vec<String>,
+    /// Serve a page about this node at /dashboard, with the hosts, users and TLS of JSON-RPC over HTTP [default: false].
+    #[arg(long, value_name = "BOOL")]
+    pub(crate) dashboard_enabled: Option<bool>,
     /// Longest time of a call, in seconds.
     #[arg(
         long = "Xhttp-timeout-seconds",

@@ -1,5 +1,6 @@
 //! Installs the log: its level, format and colours, and the switch that changes the level at run time.
 
+use super::dashboard::LogLines;
 use super::log_formats::JsonFormat;
 use crate::options::{LogFormat, LogLevel, OperationFlags};
 use eyre::{Result, eyre};
@@ -15,8 +16,8 @@ use tracing_subscriber::util::SubscriberInitExt;
 /// Most targets that may have a level of their own.
 const MAX_TARGETS: usize = 256;
 
-/// Installs the process-wide log, to standard error. Returns the switch that changes the level.
-pub(super) fn install(flags: &OperationFlags) -> Result<LogSwitch> {
+/// Installs the process-wide log, to standard error and, if there are any, to `kept` lines. Returns the switch that changes the level.
+pub(super) fn install(flags: &OperationFlags, kept: Option<LogLines>) -> Result<LogSwitch> {
     let level = match flags.logging {
         LogLevel::Off => LevelFilter::OFF,
         LogLevel::Error => LevelFilter::ERROR,
@@ -39,7 +40,10 @@ pub(super) fn install(flags: &OperationFlags) -> Result<LogSwitch> {
         LogFormat::Logstash => lines.event_format(JsonFormat::Logstash).boxed(),
         LogFormat::Gelf => lines.event_format(JsonFormat::Gelf).boxed(),
     };
-    let subscriber = tracing_subscriber::registry().with(filter).with(lines);
+    let subscriber = tracing_subscriber::registry()
+        .with(filter)
+        .with(lines)
+        .with(kept);
     let installed = subscriber.try_init();
     installed.map_err(|error| eyre!("can't begin to log: {error}"))?;
     Ok(switch(targets, handle))

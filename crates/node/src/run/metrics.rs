@@ -201,6 +201,7 @@ fn sample_state(chain: &Chain) {
     gauge!("besu_bonsai_cache_code_cache_hit_rate").set(hits as f64 / lookups as f64);
     counter!("niwaki_trie_nodes_read_total").absolute(caches.trie_nodes_read);
     set("niwaki_trie_bytes", caches.trie_bytes as u64);
+    set("niwaki_value_bytes", caches.value_bytes as u64);
     let storage = chain.storage_stats();
     set(
         "niwaki_storage_waiting_batches",
@@ -208,6 +209,8 @@ fn sample_state(chain: &Chain) {
     );
     set("niwaki_storage_waiting_bytes", storage.waiting_bytes as u64);
     set("niwaki_storage_pinned_bytes", storage.pinned_bytes as u64);
+    set("niwaki_storage_cache_bytes", storage.cache_bytes);
+    set("niwaki_storage_buffer_bytes", storage.buffer_bytes);
     for (segment, bytes) in storage.segments {
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         set_for("niwaki_storage_size_bytes", "segment", segment, bytes);

@@ -100,6 +100,7 @@ impl Starter<'_> {
     fn serve(&self, runtime: &Runtime, config: &ServerConfig) -> Result<()> {
         let options = HttpOptions {
             http: config.has_http,
+            dashboard: config.has_dashboard,
             websocket: config.has_websocket,
             access: Access {
                 hosts: config.hosts.clone(),

@@ -98,7 +98,7 @@ fn login(address: SocketAddr, name: &str, password: &str) -> (u16, String) {
     request(address, "POST", "/login", &body, &[])
 }
 
-fn token_of(address: SocketAddr, name: &str, password: &str) -> String {
+pub(crate) fn token_of(address: SocketAddr, name: &str, password: &str) -> String {
     let (status, body) = login(address, name, password);
     assert_eq!(status, 200, "{body}");
     let body: Value = serde_json::from_str(&body).unwrap();
@@ -106,7 +106,7 @@ fn token_of(address: SocketAddr, name: &str, password: &str) -> String {
 }
 
 /// A node with the user `alice`, whose password is `secret`, and `flags`.
-fn with_alice(flags: &str) -> Node {
+pub(crate) fn with_alice(flags: &str) -> Node {
     let dir = TestDir::new();
     let text = format!(
         "[Users.alice]\npassword = \"{}\"\npermissions = [\"eth:*\", \"net:version\"]\n\

@@ -6,6 +6,7 @@ mod archive;
 mod backup;
 mod besu_flags;
 mod compress;
+mod dashboard;
 mod doctor;
 mod engine;
 mod era1;

@@ -6,6 +6,7 @@
 use crate::human::{Age, Gas, Percent, ShortHash, Wei};
 use crate::log_limit::LogLimit;
 use crate::metrics::mgas_per_second;
+use crate::node::now_ms;
 use crate::payloads::Payload;
 use crate::server::JwtError;
 use crate::{Backend, RpcError, lock};
@@ -14,7 +15,7 @@ use niwaki_chain::{ForkChoice, ImportStatus, Imported, RejectedBlock, Verdict};
 use niwaki_primitives::{B256, Header, U256};
 use niwaki_rules::GAS_PER_BLOB;
 use std::sync::Mutex;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 use tracing::{info, warn};
 
 /// What was logged last, so that it is not logged again.
@@ -222,9 +223,4 @@ pub(crate) fn write_imported(backend: &Backend, header: &Header, imported: &Impo
         root_begun = imported.root_flushes,
         "Block phases"
     );
-}
-
-fn now_ms() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    now.map_or(0, |now| u64::try_from(now.as_millis()).unwrap_or(u64::MAX))
 }

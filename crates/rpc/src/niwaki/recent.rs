@@ -1,6 +1,7 @@
 //! What the last blocks have cost.
 
 use crate::lock;
+use crate::node::now_ms;
 use niwaki_chain::{ImportStatus, Imported};
 use niwaki_primitives::B256;
 use std::collections::VecDeque;
@@ -69,13 +70,22 @@ impl DiskCounter {
 #[derive(Clone, Debug)]
 pub(crate) struct RecordedBlock {
     pub(crate) imported: Imported,
+    /// How many were recorded with it, since the start.
+    pub(crate) sequence: u64,
+    /// When, milliseconds since 1970.
+    pub(crate) at_ms: u64,
     /// What the disks did from the end of the block recorded before to the end of this one, for whatever reason.
     pub(super) disk: Option<DiskBytes>,
 }
 
 impl RecordedBlock {
-    pub(super) fn new(imported: Imported, disk: Option<DiskBytes>) -> Self {
-        Self { imported, disk }
+    pub(super) fn new(imported: Imported, sequence: u64, disk: Option<DiskBytes>) -> Self {
+        Self {
+            imported,
+            sequence,
+            at_ms: now_ms(),
+            disk,
+        }
     }
 }
 
@@ -101,8 +111,10 @@ impl RecentBlockStats {
         if imported.status == ImportStatus::AlreadyStored {
             return None;
         }
-        let recorded = RecordedBlock::new(imported, lock(&self.disk).lap());
+        let disk = lock(&self.disk).lap();
         let mut blocks = lock(&self.blocks);
+        let sequence = blocks.back().map_or(1, |last| last.sequence + 1);
+        let recorded = RecordedBlock::new(imported, sequence, disk);
         if blocks.len() == MAX_BLOCKS {
             blocks.pop_front();
         }
@@ -118,8 +130,15 @@ impl RecentBlockStats {
             .cloned()
     }
 
+    /// The blocks after that with this sequence number, oldest first.
+    pub(crate) fn after(&self, sequence: u64) -> Vec<RecordedBlock> {
+        let blocks = lock(&self.blocks);
+        let first = blocks.partition_point(|block| block.sequence <= sequence);
+        blocks.range(first..).cloned().collect()
+    }
+
     /// The blocks that took longest, at most so many, the slowest first.
-    pub(super) fn slowest(&self, most: usize) -> Vec<RecordedBlock> {
+    pub(crate) fn slowest(&self, most: usize) -> Vec<RecordedBlock> {
         let mut blocks: Vec<RecordedBlock> = lock(&self.blocks).iter().cloned().collect();
         blocks.sort_by_key(|block| std::cmp::Reverse(block.imported.timings.total()));
         blocks.truncate(most);
@@ -164,6 +183,13 @@ mod tests {
         assert!(numbers[..11].iter().all(|number| number % 100 == 99));
         assert_eq!(numbers[11] % 100, 98);
         assert_eq!(stats.slowest(5_000).len(), MAX_BLOCKS);
+        let after = |sequence| {
+            let blocks = stats.after(sequence);
+            blocks.iter().map(|one| one.sequence).collect::<Vec<_>>()
+        };
+        assert_eq!(after(1_997), [1_998, 1_999, 2_000]);
+        assert!(after(2_000).is_empty());
+        assert_eq!(after(0).len(), MAX_BLOCKS);
     }
 
     #[test]

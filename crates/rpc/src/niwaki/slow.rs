@@ -150,7 +150,7 @@ mod tests {
             gas_used: 4_000,
             ..imported(7)
         };
-        let line = line(&RecordedBlock::new(block, None), &[]);
+        let line = line(&RecordedBlock::new(block, 1, None), &[]);
         assert_eq!(line["msg"], "Slow block");
         assert_eq!(line["block"]["number"], 7);
         let timing = &line["timing"];

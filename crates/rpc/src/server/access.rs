@@ -2,6 +2,7 @@
 
 use crate::server::jwt::JwtSecret;
 use crate::server::tokens::Tokens;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 /// The host names under which a browser may reach the server: a guard against DNS rebinding.
@@ -77,6 +78,25 @@ pub struct Access {
     pub authentication: Authentication,
 }
 
+impl Access {
+    /// Whether a request from a page of `origin` comes from this server's own page, at `host`. A name that any host is allowed
+    /// for could be another's, brought here by its DNS, so then only addresses count.
+    pub(crate) fn is_own_page(&self, origin: Option<&str>, host: Option<&str>) -> bool {
+        let (Some(origin), Some(host)) = (origin, host) else {
+            return false;
+        };
+        let scheme = ["http://", "https://"];
+        let mut schemes = scheme.iter().filter_map(|one| origin.strip_prefix(one));
+        if !schemes.any(|name| name.eq_ignore_ascii_case(host)) {
+            return false;
+        }
+        match &self.hosts {
+            HostList::These(_) => true,
+            HostList::Any => host.parse::<SocketAddr>().is_ok() || host.parse::<IpAddr>().is_ok(),
+        }
+    }
+}
+
 /// How callers authenticate.
 #[derive(Clone, Debug)]
 pub enum Authentication {
@@ -108,6 +128,25 @@ mod tests {
         assert!(hosts.allows(None));
         assert!(HostList::new(&list(&["*"])).allows(Some("evil.example")));
         assert!(!HostList::new(&[]).allows(Some("localhost")));
+    }
+
+    #[test]
+    fn the_own_page_has_the_origin_of_its_host_and_an_address_where_any_name_is_allowed() {
+        let access = |hosts: &[&str]| Access {
+            hosts: HostList::new(&list(hosts)),
+            origins: Origins::new(&[]),
+            authentication: Authentication::None,
+        };
+        let is_own =
+            |hosts: &[&str], origin, host| access(hosts).is_own_page(Some(origin), Some(host));
+        let named = ["localhost", "node.example"];
+        assert!(is_own(&named, "http://localhost:8545", "localhost:8545"));
+        assert!(is_own(&named, "https://node.example", "node.example"));
+        assert!(!is_own(&named, "http://localhost:3000", "localhost:8545"));
+        assert!(!is_own(&named, "null", "localhost:8545"));
+        assert!(!is_own(&["*"], "http://evil.example", "evil.example"));
+        assert!(is_own(&["*"], "http://10.0.0.1:8545", "10.0.0.1:8545"));
+        assert!(!access(&named).is_own_page(None, Some("localhost:8545")));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::server::tls::Tls;
 use crate::server::tokens::Caller;
 use crate::server::{gzip, login, socket};
 use crate::session::Session;
-use crate::{RpcError, metrics};
+use crate::{RpcError, dashboard, metrics};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::{Body, Incoming};
@@ -39,6 +39,8 @@ const MAX_INITIAL_CAPACITY: usize = 1 << 20;
 pub struct HttpOptions {
     /// Whether it answers requests by POST.
     pub http: bool,
+    /// Whether it serves the dashboard.
+    pub dashboard: bool,
     /// Whether a connection may become a WebSocket.
     pub websocket: bool,
     /// Access control.
@@ -187,7 +189,8 @@ impl Connection {
         let origin = text(header::ORIGIN).map(str::to_owned);
         let origin = origin.as_deref();
         let allowed = origin.map(|origin| access.origins.allowed(origin));
-        if let Some(None) = allowed {
+        let is_own = || access.is_own_page(origin, text(header::HOST));
+        if matches!(allowed, Some(None)) && !is_own() {
             return forbidden("Origin not allowed.");
         }
         let mut response = self.route(request, permit).await;
@@ -210,7 +213,10 @@ impl Connection {
                     Ok(caller) => self.upgrade(request, permit, caller),
                 }
             }
-            Method::GET => self.health(request.uri().path(), request.uri().query()),
+            Method::GET => match self.page(request.uri().path()) {
+                Some(page) => page,
+                None => self.health(request.uri().path(), request.uri().query()),
+            },
             Method::POST if request.uri().path() == login::PATH && !self.is_engine() => {
                 self.login(request).await
             }
@@ -266,6 +272,24 @@ impl Connection {
             Ok(body) => login::respond(login, &body).await,
             Err(refused) => *refused,
         }
+    }
+
+    /// The part of the dashboard at `path`.
+    fn page(&self, path: &str) -> Option<HttpResponse> {
+        let parts = dashboard::PAGE.iter().filter(|_| self.options.dashboard);
+        let mut found = parts.filter(|part| part.path == path);
+        let part = found.next()?;
+        let mut response = plain(StatusCode::OK, part.text);
+        for (name, value) in [
+            (header::CONTENT_TYPE, part.content_type),
+            (header::CACHE_CONTROL, "no-cache"),
+            (header::CONTENT_SECURITY_POLICY, dashboard::SECURITY_POLICY),
+            (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+            (header::REFERRER_POLICY, "no-referrer"),
+        ] {
+            response = with_header(response, name, value);
+        }
+        Some(response)
     }
 
     fn health(&self, path: &str, query: Option<&str>) -> HttpResponse {

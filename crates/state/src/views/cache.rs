@@ -32,6 +32,8 @@ pub(crate) struct Cache<K, V> {
     old: HashMap<K, V>,
     /// Heap bytes that the values of the young generation own.
     young_heap_bytes: usize,
+    /// The same of the old generation when it became old.
+    old_heap_bytes: usize,
     limit_bytes: usize,
     rate: HitRate,
 }
@@ -98,6 +100,8 @@ pub struct CacheStats {
     pub trie_nodes_read: u64,
     /// Bytes of trie nodes in memory.
     pub trie_bytes: usize,
+    /// Bytes of accounts, slots and code in memory.
+    pub value_bytes: usize,
 }
 
 impl<K: Hash + Eq + Copy, V: Clone> Cache<K, V> {
@@ -109,6 +113,7 @@ impl<K: Hash + Eq + Copy, V: Clone> Cache<K, V> {
             young: HashMap::default(),
             old: HashMap::default(),
             young_heap_bytes: 0,
+            old_heap_bytes: 0,
             limit_bytes,
             rate: HitRate::default(),
         }
@@ -151,7 +156,7 @@ impl<K: Hash + Eq + Copy, V: Clone> Cache<K, V> {
         let table = Self::table_bytes(self.young.len() + 1);
         if table + self.young_heap_bytes + heap_bytes > self.limit_bytes / 2 {
             self.old = std::mem::take(&mut self.young);
-            self.young_heap_bytes = 0;
+            self.old_heap_bytes = std::mem::take(&mut self.young_heap_bytes);
         }
         self.young.insert(key, value);
         self.young_heap_bytes += heap_bytes;
@@ -162,6 +167,12 @@ impl<K: Hash + Eq + Copy, V: Clone> Cache<K, V> {
     fn table_bytes(entries: usize) -> usize {
         let places = (entries.max(7) * 8).div_ceil(7).next_power_of_two();
         places * Self::ENTRY_BYTES
+    }
+
+    /// Bytes of memory, at most.
+    fn bytes(&self) -> usize {
+        let tables = [&self.young, &self.old].map(|map| map.capacity() * Self::ENTRY_BYTES);
+        tables.iter().sum::<usize>() + self.young_heap_bytes + self.old_heap_bytes
     }
 
     /// Forgets the keys for which `is_kept` is false. O(entries).
@@ -240,6 +251,15 @@ impl Caches {
             stats.slots.add(shard.slots.rate);
         }
         stats
+    }
+
+    /// Bytes of memory, at most.
+    pub(crate) fn bytes(&self) -> usize {
+        let shards = self.shards.iter().map(|shard| {
+            let shard = lock(shard);
+            shard.accounts.bytes() + shard.slots.bytes()
+        });
+        shards.sum::<usize>() + self.codes().bytes()
     }
 
     /// Appends `diff`, which leads from the version before to `version`, to the backlog.

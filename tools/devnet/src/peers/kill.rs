@@ -185,6 +185,9 @@ impl Scenario<'_> {
             if has_all {
                 break;
             }
+            if self.options.by == Strike::FullDisk {
+                self.fill_disk(source, &sink, &mut chain)?;
+            }
             self.strike(&mut sink, last)?;
             ensure!(
                 began.elapsed() < TIMEOUT,
@@ -239,21 +242,41 @@ impl Scenario<'_> {
         }
     }
 
+    /// Fills the disk but for a little, and has the sync go on until the node says that it is full, or has all blocks.
+    fn fill_disk(
+        &mut self,
+        source: &Process,
+        sink: &Sink,
+        chain: &mut GrowingChain<'_>,
+    ) -> Result<()> {
+        let Some(disk) = &sink.disk else {
+            return Ok(());
+        };
+        let sink = &sink.process;
+        // The log goes on over restarts.
+        let before = sink.log().len();
+        let log = || sink.log().split_off(before);
+        disk.fill(self.rng.random_range(0..4))?;
+        let began = Instant::now();
+        let mut has_all = false;
+        while !says_it_is_full(&log()) && !has_all && began.elapsed() < FULL_WITHIN {
+            let head = chain.grow(&source.client)?;
+            // It may fail from now on.
+            let _ = new_payload(&sink.client, head);
+            let is_valid = fork_choice(&sink.client, head).is_ok_and(|status| status == "VALID");
+            has_all = is_valid && chain.is_whole() && node::has_history(sink).unwrap_or(false);
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        let words = says_it_is_full(&log());
+        self.counts.not_full += u64::from(!words && has_all);
+        let is_clear = (words || has_all) && !log().contains("panicked");
+        self.counts.without_words += u64::from(!is_clear);
+        Ok(())
+    }
+
     /// Kills the node at block `last`, checks its database and starts it again.
     fn strike(&mut self, sink: &mut Sink, last: u64) -> Result<()> {
         let state = state(&sink.process)?;
-        if let (Strike::FullDisk, Some(disk)) = (self.options.by, &sink.disk) {
-            // The log goes on over restarts.
-            let before = sink.process.log().len();
-            let log = || sink.process.log().split_off(before);
-            disk.fill(self.rng.random_range(0..64))?;
-            let began = Instant::now();
-            while !says_it_is_full(&log()) && began.elapsed() < FULL_WITHIN {
-                std::thread::sleep(Duration::from_millis(50));
-            }
-            let words = says_it_is_full(&log()) && !log().contains("panicked");
-            self.counts.without_words += u64::from(!words);
-        }
         sink.process.kill()?;
         match (self.options.by, &sink.disk) {
             (Strike::PowerCut, Some(disk)) => disk.cut_power()?,

@@ -3,7 +3,7 @@
 use crate::options::NodeOptions;
 use crate::run::tls::TlsFlags;
 use crate::run::tokens::TokenFlags;
-use niwaki_rpc::{ENGINE_EXTRA_METHODS, HostList, Limits, Origins};
+use niwaki_rpc::{DASHBOARD_METHODS, ENGINE_EXTRA_METHODS, HostList, Limits, Origins};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -40,6 +40,7 @@ pub(crate) struct ServerConfig {
     pub(crate) address: SocketAddr,
     pub(crate) has_http: bool,
     pub(crate) has_websocket: bool,
+    pub(crate) has_dashboard: bool,
     pub(crate) namespaces: Vec<String>,
     /// Methods of other namespaces that it offers too.
     pub(crate) extra_methods: &'static [&'static str],
@@ -100,6 +101,7 @@ fn engine(node: &NodeOptions) -> ServerConfig {
         address: SocketAddr::new(node.http.rpc_http_host, flags.engine_rpc_port),
         has_http: true,
         has_websocket: true,
+        has_dashboard: false,
         namespaces: vec!["ENGINE".to_owned()],
         extra_methods: &ENGINE_EXTRA_METHODS,
         hosts: HostList::new(&flags.engine_host_allowlist),
@@ -119,6 +121,7 @@ fn engine(node: &NodeOptions) -> ServerConfig {
 
 fn http(node: &NodeOptions) -> ServerConfig {
     let flags = &node.http;
+    let has_dashboard = flags.dashboard_enabled == Some(true);
     ServerConfig {
         title: "JSON-RPC over HTTP",
         port_flag: "--rpc-http-port",
@@ -126,8 +129,12 @@ fn http(node: &NodeOptions) -> ServerConfig {
         address: SocketAddr::new(flags.rpc_http_host, flags.rpc_http_port),
         has_http: true,
         has_websocket: false,
+        has_dashboard,
         namespaces: flags.rpc_http_api.clone(),
-        extra_methods: &[],
+        extra_methods: match has_dashboard {
+            true => &DASHBOARD_METHODS,
+            false => &[],
+        },
         hosts: HostList::new(&flags.host_allowlist),
         origins: Origins::new(&flags.rpc_http_cors_origins),
         authentication: AuthenticationConfig::Tokens(TokenFlags::from(&node.http_tokens)),
@@ -153,6 +160,7 @@ fn websocket(node: &NodeOptions) -> ServerConfig {
         address: SocketAddr::new(flags.rpc_ws_host, flags.rpc_ws_port),
         has_http: false,
         has_websocket: true,
+        has_dashboard: false,
         namespaces: flags.rpc_ws_api.clone(),
         extra_methods: &[],
         hosts: HostList::new(&node.http.host_allowlist),

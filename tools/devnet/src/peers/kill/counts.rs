@@ -23,7 +23,9 @@ pub(super) struct Counts {
     problems: u64,
     wrong_heads: u64,
     pub(super) other_states: u64,
-    /// How often a node did not say that its disk is full, or panicked.
+    /// How often a node had all blocks before its disk was full.
+    pub(super) not_full: u64,
+    /// How often one did not say that its disk is full, or panicked.
     pub(super) without_words: u64,
     /// Bytes that the source sent to the sync that was not disturbed, and to all others.
     bytes_undisturbed: u64,
@@ -134,6 +136,14 @@ impl Counts {
             );
         }
         if options.by == Strike::FullDisk {
+            findings.count(
+                "kills of a node that had room for all blocks",
+                self.not_full,
+            );
+            findings.claim(
+                "most disks were full",
+                self.not_full * 2 < self.kills as u64,
+            );
             findings.claim(
                 "each time the node says that no space is left, and does not panic",
                 self.without_words == 0,
