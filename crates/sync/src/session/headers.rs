@@ -108,6 +108,12 @@ impl<'s, 'c> Headers<'s, 'c> {
                 .skeleton
                 .path(self.target)?
                 .expect("it was added, and runs of the present target are not removed");
+            if self.floor.is_none()
+                && let Some(stored) = self.stored_on(&path)?
+            {
+                self.skeleton.remove_stored(&path, stored)?;
+                continue;
+            }
             let is_low = self.floor.is_some_and(|floor| path.low <= floor);
             if is_low || self.context.chain.number_of(&path.parent)?.is_some() {
                 return Ok(path);
@@ -120,6 +126,35 @@ impl<'s, 'c> Headers<'s, 'c> {
             let window = HeaderWindow::new(top, path.parent, count, self.approach);
             self.window(path.run, top, window)?;
         }
+    }
+
+    /// The highest block of a path below the target that is in the chain. Headers of blocks that were stored are still here after a crash,
+    /// and those of a state that was downloaded may reach below the first block that the chain has.
+    fn stored_on(&self, path: &Path) -> Result<Option<BlockId>, Interrupt> {
+        let chain = self.context.chain;
+        let stored = |number: u64| -> Result<Option<BlockId>, Interrupt> {
+            let Some(hash) = chain.canonical_hash(number)? else {
+                return Ok(None);
+            };
+            let header = self.skeleton.path_header(path, number)?;
+            let is_same = header.is_some_and(|header| header.hash == hash);
+            Ok(is_same.then_some(BlockId { number, hash }))
+        };
+        let mut low = path.low.max(chain.first_block()?);
+        let mut end = self
+            .target
+            .number
+            .min(chain.head().id.number.saturating_add(1));
+        let mut highest = None;
+        // Above the block where the path leaves the chain all are others.
+        while low < end {
+            let middle = low + (end - low) / 2;
+            match stored(middle)? {
+                Some(block) => (highest, low) = (Some(block), middle.saturating_add(1)),
+                None => end = middle,
+            }
+        }
+        Ok(highest)
     }
 
     /// How many headers to ask for below the path.

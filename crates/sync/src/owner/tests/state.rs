@@ -3,6 +3,7 @@
 use super::*;
 use crate::serve::{RecentStates, Sources, answer};
 use crate::source::{Download, JobEvent, MakeRequest, Offer};
+use crate::tests::sealed_header;
 use niwaki_network::peers::{Conduct, ConnId};
 use niwaki_network::router::{Ask, GivenUp, JobError, Outcome, Try, TryEnd};
 use niwaki_network::wire::{Answer, EthVersion, SnapAnswer, SnapRequest};
@@ -343,7 +344,11 @@ impl Download for DirectJob {
 
 /// A sync that was started for the end of the main branch.
 fn start(chain: &Arc<Chain>, peers: &Direct) -> Sync {
-    let settings = Settings {
+    Sync::start_with(settings(chain), Box::new(peers.clone())).unwrap()
+}
+
+fn settings(chain: &Arc<Chain>) -> Settings {
+    Settings {
         consensus: Arc::new(Consensus::new(Arc::clone(chain))),
         folder: None,
         mode: SyncMode::Snap,
@@ -352,8 +357,7 @@ fn start(chain: &Arc<Chain>, peers: &Direct) -> Sync {
         is_driven: false,
         follows_peers: None,
         target: Some(last(main_branch())),
-    };
-    Sync::start_with(settings, Box::new(peers.clone())).unwrap()
+    }
 }
 
 pub(super) fn wait_until(sync: &Sync, what: &str, holds: impl Fn() -> bool) {
@@ -388,6 +392,42 @@ fn a_node_gets_the_state_32_blocks_below_the_target_and_executes_only_those_abov
         assert_clean(&chain);
         assert_eq!(*lock(&peers.0.caught), []);
     }
+}
+
+#[test]
+fn headers_that_a_crash_left_below_the_downloaded_state_are_not_followed_down() {
+    let (early, source) = (empty_chain(None), source());
+    let blocks = &main_branch()[..BLOCKS as usize - 100];
+    for block in blocks {
+        early.import(block.clone()).unwrap();
+    }
+    let chain = empty_chain(None);
+    let sync_with = |source: &Arc<Chain>| {
+        let peers = Direct::new(source, &[Lie::None], u64::MAX, u64::MAX);
+        let settings = Settings {
+            target: Some(source.head().id.hash),
+            ..settings(&chain)
+        };
+        let sync = Sync::start_with(settings, Box::new(peers)).unwrap();
+        wait_until(&sync, "the head", || chain.head().id == source.head().id);
+        assert_eq!(sync.status().failures, VecDeque::new());
+        sync.stop();
+    };
+    sync_with(&early);
+    // The removal of the headers whose blocks came with the state was lost, as by a power cut.
+    let first = chain.first_block().unwrap();
+    let mut skeleton = Skeleton::of_chain(Arc::clone(&chain)).unwrap();
+    let numbers = first as usize - 1..=blocks.len() + 10;
+    let headers = numbers
+        .rev()
+        .map(|number| sealed_header(main_branch()[number - 1].header.clone()));
+    let mut headers: Vec<_> = headers.collect();
+    skeleton.add_target(headers.remove(0)).unwrap();
+    skeleton.extend(0, headers).unwrap();
+    drop(skeleton);
+    sync_with(&source);
+    assert_eq!(chain.first_block().unwrap(), first);
+    assert_clean(&chain);
 }
 
 #[test]
