@@ -36,6 +36,17 @@ pub struct StorageStats {
     pub segments: Vec<(&'static str, u64)>,
 }
 
+/// What a segment of the database takes.
+#[derive(Clone, Copy, Debug)]
+pub struct SegmentUsage {
+    /// Its name.
+    pub name: &'static str,
+    /// How many keys it has, estimated.
+    pub keys: u64,
+    /// Bytes on the disk and in unwritten buffers.
+    pub bytes: u64,
+}
+
 /// A valid block that is stored and not the head. Making it the head does not compute its root again.
 pub(crate) struct SideBlock {
     pub(crate) header: StoredHeader,
@@ -169,6 +180,30 @@ impl Chain {
             pinned_bytes: database.pinned_bytes(),
             segments: sizes.collect(),
         }
+    }
+
+    /// What each segment of the database takes.
+    ///
+    /// # Errors
+    /// A [`Fault`] of the storage.
+    pub fn segment_usage(&self) -> Result<Vec<SegmentUsage>, Fault> {
+        let database = self.database();
+        let usage = |segment: Segment| {
+            Ok(SegmentUsage {
+                name: segment.name(),
+                keys: database.estimated_keys(segment)?,
+                bytes: database.size_bytes(segment)?,
+            })
+        };
+        Segment::ALL.into_iter().map(usage).collect()
+    }
+
+    /// What the storage engine says of itself, as text.
+    ///
+    /// # Errors
+    /// A [`Fault`] of the storage.
+    pub fn engine_stats(&self) -> Result<String, Fault> {
+        self.database().engine_stats()
     }
 
     pub(crate) fn world(&self) -> &WorldState {

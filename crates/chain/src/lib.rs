@@ -72,7 +72,7 @@ mod view;
 
 pub use besu::{BesuError, BesuFolder, BesuImport, BesuLayout, CopiedHistory};
 pub use build::{BlockTemplate, BuildError, BuiltBlock, Candidate, NextCandidate};
-pub use chain::{Chain, StorageStats, nanoseconds};
+pub use chain::{Chain, SegmentUsage, StorageStats, nanoseconds};
 pub use check::{ChainCheck, receipts_root};
 pub use consensus::{
     Consensus, ForkChoice, ForkChoiceError, MissingBlock, MissingHead, RejectedBlock, Verdict,

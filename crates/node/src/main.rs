@@ -11,6 +11,8 @@
 //! | `storage`, `account` | `niwaki storage`: check, repair, backup, state files, trie logs, one account |
 //! | `doctor` | `niwaki doctor`: what is wrong with the machine |
 //! | `password`, `public_key`, `shell` | password hashes; the node's public key; completions and manual pages |
+//! | `profile`, `txparse` | profiles of the running node; senders of transactions |
+//! | `node_socket` | calls of the running node by this program's commands |
 //! | `operator` | keys, genesis file and extra data of a network of validators |
 //! | `open` | opens the chain that the command line names |
 //! | `memory` | the memory budget and its shares |
@@ -24,11 +26,13 @@ mod config;
 mod doctor;
 mod loading;
 mod memory;
+mod node_socket;
 mod notice;
 mod open;
 mod operator;
 mod options;
 mod password;
+mod profile;
 mod progress;
 mod public_key;
 mod run;
@@ -36,6 +40,7 @@ mod shell;
 mod stop;
 mod storage;
 mod summary;
+mod txparse;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches};
@@ -78,6 +83,12 @@ fn main() -> ExitCode {
 /// Reads the command line, merged with environment, configuration file and profile, and runs the command.
 fn begin() -> Result<Outcome> {
     let command = Options::command();
+    if std::env::args_os()
+        .skip(1)
+        .any(|word| word == "--Xhelp" || word == "-X")
+    {
+        return shell::unstable_help(command);
+    }
     let merged = config::merge(&command, std::env::args_os().collect(), &|name| {
         std::env::var_os(name)
     })?;
@@ -122,6 +133,8 @@ fn run_command(options: &Options, notes: &[Note]) -> Result<Outcome> {
         Some(Command::Password(PasswordCommand::Hash(hash))) => password::hash(hash),
         Some(Command::PublicKey(command)) => public_key::run(options, command),
         Some(Command::Doctor(command)) => doctor::run(options, command),
+        Some(Command::Profile(options_of)) => profile::run(options, options_of),
+        Some(Command::TxParse(options_of)) => txparse::run(options_of),
         Some(Command::Operator(command)) => operator::run(command),
         Some(Command::Rlp(command)) => operator::rlp(command),
         Some(Command::Completions(completions)) => shell::completions(completions),
@@ -152,6 +165,7 @@ fn run_storage(options: &Options, command: &StorageCommand) -> Result<Outcome> {
         StorageCommand::Import(import) => storage::state_file::import(options, import),
         StorageCommand::ImportBesu(import) => storage::import_besu::run(options, import),
         StorageCommand::PrunePreMergeBlocks => storage::prune::run(options),
+        StorageCommand::Rocksdb(command) => storage::rocksdb::run(options, command),
         StorageCommand::TrieLog(command) => storage::trie_log::run(options, command),
     }
 }

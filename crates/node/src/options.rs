@@ -29,7 +29,7 @@ pub(crate) use operator::{GenerateOptions, OperatorCommand, RlpCommand};
 pub(crate) use peers::{DiscoveryMode, DnsList, NatMethodFlag, PeerFlags, SyncModeFlag};
 pub(crate) use permissions::PermissionFlags;
 pub(crate) use storage::{
-    AccountOptions, BackupOptions, BesuImportOptions, CheckOptions, RestoreOptions,
+    AccountOptions, BackupOptions, BesuImportOptions, CheckOptions, RestoreOptions, RocksdbCommand,
     StateExportOptions, StateImportOptions, StorageCommand, TrieLogCommand, TrieLogExportOptions,
     TrieLogImportOptions,
 };
@@ -130,6 +130,11 @@ pub(crate) enum Command {
     /// Check the machine, the disk and the network, and say what to do where they do not suit a node. Takes the flags of the node,
     /// before the command.
     Doctor(DoctorOptions),
+    /// Have the running node profile itself: flame graphs, and profiles for pprof.
+    Profile(ProfileOptions),
+    /// Decode transactions, one per line in hex, and print the sender of each, or what is wrong with it.
+    #[command(name = "txparse")]
+    TxParse(TxParseOptions),
     /// Hash passwords for a credentials file.
     #[command(subcommand)]
     Password(PasswordCommand),
@@ -162,6 +167,24 @@ pub(crate) struct DoctorOptions {
     /// Server to compare the clock with, or none.
     #[arg(long, value_name = "HOST[:PORT]", default_value = "pool.ntp.org")]
     pub(crate) ntp_server: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ProfileOptions {
+    /// How long the processor is sampled.
+    #[arg(long, value_name = "S", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=600))]
+    pub(crate) seconds: u64,
+    /// Folder for the profiles: cpu.svg, cpu.pb.gz and, if the node was started with --profile-heap-enabled, heap.svg and heap.pb.gz.
+    /// The node writes them.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) to: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TxParseOptions {
+    /// File of transactions [default: standard input]. Empty lines and those that begin with # are left out.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) corpus_file: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

@@ -20,6 +20,7 @@
 //! | `logs`, `log_formats` | where log lines go, and their JSON formats |
 //! | `banner`, `head_log`, `watch` | log lines: at the start, about the head, about missing calls and blocks |
 //! | `dashboard` | what the dashboard shows of the program and its machine |
+//! | `profile` | profiles of the processor and of the heap |
 //! | `required`, `pid` | `--required-blocks`, `--pid-path` |
 //! | `supervisor` | tells systemd that the node is ready, alive, stopping |
 
@@ -37,6 +38,7 @@ mod network;
 mod permissions;
 mod pid;
 mod pool_file;
+mod profile;
 mod required;
 mod secret;
 mod servers;
@@ -88,6 +90,9 @@ pub(crate) fn run(options: &Options, notes: &[Note]) -> Result<Outcome> {
     let lines = (options.node.http.dashboard_enabled == Some(true)).then(LogLines::default);
     let log_switch = logs::install(flags, lines.clone())?;
     log_notes(notes);
+    if flags.profile_heap_enabled == Some(true) {
+        profile::sample_heap()?;
+    }
     let _pid_file = flags.pid_path.as_deref().and_then(PidFile::write);
     let stop = Stop::listen()?;
     let identity = identity(flags.identity.as_deref());
@@ -102,18 +107,10 @@ pub(crate) fn run(options: &Options, notes: &[Note]) -> Result<Outcome> {
     required::check(&chain, &config.required_blocks)?;
     load_kzg_setup(&chain)?;
     let metrics = metrics::install(&config.metrics)?;
-    let journal = config.data_path.join("journal");
-    let (consensus, imported) = Consensus::with_journal(chain.clone(), &journal)?;
-    if imported > 0 {
-        info!(
-            blocks = imported,
-            "Imported the blocks of the journal that had not reached the database"
-        );
-    }
+    let consensus = Arc::new(open_consensus(&config, &chain)?);
     banner::write_chain(&config, &chain)?;
     let pool = Arc::new(open_pool(config.pool.clone(), &chain)?);
 
-    let consensus = Arc::new(consensus);
     let backend = Arc::new(Backend::new(
         Arc::clone(&consensus),
         Arc::clone(&pool),
@@ -123,6 +120,7 @@ pub(crate) fn run(options: &Options, notes: &[Note]) -> Result<Outcome> {
     let operator = backend.operator();
     operator.set_log_switch(log_switch);
     operator.set_traces_folder(config.data_path.join("traces"));
+    profile::install(operator, &config.data_path);
     if let Some(lines) = lines {
         dashboard::install(operator, &chain, &pool, &config, lines)?;
     }
@@ -181,6 +179,19 @@ pub(crate) fn run(options: &Options, notes: &[Note]) -> Result<Outcome> {
     chain.sync()?;
     info!("Stopped: everything is on disk");
     Ok(Outcome::Done)
+}
+
+/// Opens the journal, and imports the blocks in it that the database does not have.
+fn open_consensus(config: &NodeConfig, chain: &Arc<Chain>) -> Result<Consensus> {
+    let journal = config.data_path.join("journal");
+    let (consensus, imported) = Consensus::with_journal(chain.clone(), &journal)?;
+    if imported > 0 {
+        info!(
+            blocks = imported,
+            "Imported the blocks of the journal that had not reached the database"
+        );
+    }
+    Ok(consensus)
 }
 
 /// One line about the node, for its supervisor.

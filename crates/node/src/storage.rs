@@ -13,6 +13,7 @@ pub(crate) mod backup;
 pub(crate) mod import_besu;
 pub(crate) mod prune;
 pub(crate) mod repair;
+pub(crate) mod rocksdb;
 pub(crate) mod state_file;
 pub(crate) mod trie_log;
 

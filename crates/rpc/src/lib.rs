@@ -89,6 +89,7 @@ pub use backend::{ApiOptions, Backend, Identity, MAX_CONSENSUS_SILENCE, SyncStat
 pub use block_priority::yield_to_blocks;
 pub use blocks::FullBlock;
 pub use dashboard::{DASHBOARD_METHODS, LogLine, MachineHook, MachineReport, MemoryPart};
+pub use debug::{ProfileHooks, ProfileWriter};
 pub use dispatch::{Dispatcher, Limits};
 pub use error::RpcError;
 pub(crate) use error::RpcResult;

@@ -1,9 +1,10 @@
 //! Hooks of the program around this crate, for methods of its operator: metrics, log levels, building blocks on its
-//! own, listening addresses, the folder for traces, peers, the sync, the validator, the machine.
+//! own, listening addresses, the folder for traces, peers, the sync, the validator, the machine, profiles.
 //!
 //! The program sets each hook once. A method whose hook is not set says so in its error.
 
 use crate::dashboard::MachineHook;
+use crate::debug::ProfileHooks;
 use crate::peers::PeerHooks;
 use crate::permissions::PermissionHooks;
 use crate::sync::{SyncHook, SyncReport};
@@ -36,6 +37,7 @@ pub struct Operator {
     sync: OnceLock<SyncHook>,
     validator: OnceLock<ValidatorHooks>,
     machine: OnceLock<MachineHook>,
+    profiles: OnceLock<ProfileHooks>,
     services: Mutex<BTreeMap<&'static str, SocketAddr>>,
 }
 
@@ -120,6 +122,15 @@ impl Operator {
 
     pub(crate) fn machine(&self) -> Option<&MachineHook> {
         self.machine.get()
+    }
+
+    /// Sets how profiles of this program are made.
+    pub fn set_profiles(&self, hooks: ProfileHooks) {
+        let _ = self.profiles.set(hooks); // The first ones win.
+    }
+
+    pub(crate) fn profiles(&self) -> Option<&ProfileHooks> {
+        self.profiles.get()
     }
 
     /// Records that `service` listens on `address`.

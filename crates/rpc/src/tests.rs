@@ -19,6 +19,7 @@ use tokio::runtime::Runtime;
 
 mod amsterdam;
 mod blocks;
+mod by_sender;
 mod explaining;
 mod filling;
 mod logs;

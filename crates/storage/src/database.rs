@@ -264,6 +264,36 @@ impl Database {
         Ok(files.unwrap_or(0) + buffers.unwrap_or(0))
     }
 
+    /// How many keys a segment has, as the engine estimates.
+    ///
+    /// # Errors
+    /// A [`Fault`] of the engine.
+    pub fn estimated_keys(&self, segment: Segment) -> Result<u64, Fault> {
+        let family = self.family(segment);
+        let keys = self
+            .engine
+            .property_int_value_cf(family, "rocksdb.estimate-num-keys");
+        let keys = keys.map_err(|error| engine_fault("count", segment.name(), error.as_ref()))?;
+        Ok(keys.unwrap_or(0))
+    }
+
+    /// What the engine says of its levels and compactions, for each segment.
+    ///
+    /// # Errors
+    /// A [`Fault`] of the engine.
+    pub fn engine_stats(&self) -> Result<String, Fault> {
+        let mut text = String::new();
+        for segment in Segment::ALL {
+            let found = self
+                .engine
+                .property_value_cf(self.family(segment), "rocksdb.cfstats");
+            let found = found
+                .map_err(|error| engine_fault("read statistics", segment.name(), error.as_ref()))?;
+            text.push_str(&found.unwrap_or_default());
+        }
+        Ok(text)
+    }
+
     /// Bytes of memory that the engine uses: cached blocks of files, and unwritten buffers.
     ///
     /// # Errors

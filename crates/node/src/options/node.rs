@@ -403,6 +403,9 @@ pub(crate) struct OperationFlags {
     /// with a different block there.
     #[arg(long, alias = "required-block", value_name = "NUMBER=HASH", value_delimiter = ',', value_parser = required_block)]
     pub(crate) required_blocks: Vec<(u64, B256)>,
+    /// Sample allocations from the start, one in 512 KiB, for profiles of the heap [default: false].
+    #[arg(long, value_name = "BOOL")]
+    pub(crate) profile_heap_enabled: Option<bool>,
     /// Log a block that takes at least so many milliseconds, with all that is known of it, as one line of JSON; 0 for every
     /// block, -1 for none.
     #[arg(

@@ -32,9 +32,28 @@ pub(crate) enum StorageCommand {
     /// Remove the blocks before the Merge, but for the genesis block: bodies, receipts, headers and their index.
     /// Interrupted, the same command goes on.
     PrunePreMergeBlocks,
+    /// What the storage engine says of itself.
+    #[command(subcommand)]
+    Rocksdb(RocksdbCommand),
     /// Count, prune, export and import trie logs: the state diffs that roll the state back and forward.
     #[command(subcommand)]
     TrieLog(TrieLogCommand),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum RocksdbCommand {
+    /// Print what each part of the database takes on the disk.
+    Usage(RocksdbUsageOptions),
+    /// Print levels, compactions and stalls.
+    #[command(name = "x-stats")]
+    XStats,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RocksdbUsageOptions {
+    /// Parts to print [default: all].
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub(crate) column_family_filter: Vec<String>,
 }
 
 #[derive(Debug, Args)]

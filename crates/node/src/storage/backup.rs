@@ -3,20 +3,18 @@
 use super::check_head_of;
 use crate::Outcome;
 use crate::loading::LoadingProgress;
+use crate::node_socket;
 use crate::open::{data_path, open_existing};
 use crate::options::{BackupOptions, Options, RestoreOptions};
-use crate::run::OPERATOR_SOCKET;
 use crate::stop::Stop;
-use eyre::{Result, WrapErr, eyre};
+use eyre::Result;
 use niwaki_chain::{BackupError, Loading};
 use serde_json::{Value, json};
-use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 
 /// Adds a backup to a folder. If a node runs on the data path, the node makes it.
 pub(crate) fn backup(options: &Options, backup: &BackupOptions) -> Result<Outcome> {
-    let socket = data_path(options)?.join(OPERATOR_SOCKET);
-    if let Ok(node) = UnixStream::connect(&socket) {
+    if let Some(node) = node_socket::connect(options)? {
         return request_from_node(node, backup);
     }
     let stop = Stop::listen()?;
@@ -52,23 +50,11 @@ pub(crate) fn backup(options: &Options, backup: &BackupOptions) -> Result<Outcom
 }
 
 /// Has the running node, connected by its operator socket, make the backup.
-fn request_from_node(mut node: UnixStream, backup: &BackupOptions) -> Result<Outcome> {
+fn request_from_node(node: UnixStream, backup: &BackupOptions) -> Result<Outcome> {
     let folder = std::path::absolute(&backup.to)?;
     let params = json!([folder, backup.keep]);
-    let request = json!({"jsonrpc": "2.0", "id": 1, "method": "admin_backup", "params": params});
     eprintln!("the node that has the data path makes the backup");
-    node.write_all(request.to_string().as_bytes())?;
-    let mut response = String::new();
-    BufReader::new(node).read_line(&mut response)?;
-    let response: Value = serde_json::from_str(&response)
-        .wrap_err("the node went away before the backup was whole; run the command again")?;
-    if let Some(error) = response.get("error") {
-        return Err(eyre!(
-            "{}",
-            error["message"].as_str().unwrap_or("no reason given")
-        ));
-    }
-    let made = &response["result"];
+    let made = node_socket::call(node, "admin_backup", &params)?;
     println!(
         "backup {} in {}: {} bytes, of which {} are new",
         made["id"],

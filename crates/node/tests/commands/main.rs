@@ -23,6 +23,7 @@ mod operating;
 mod peers;
 mod permission_contracts;
 mod permissions;
+mod profiling;
 mod rpc;
 mod running;
 mod shell;

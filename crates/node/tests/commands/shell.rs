@@ -81,3 +81,49 @@ fn man_writes_one_page_per_command() {
     dir.run("man --to", &[&file])
         .failed(&["can't write the manual", "file"]);
 }
+
+#[test]
+fn the_unstable_flags_are_listed() {
+    let listed = TestDir::new().run("--Xhelp", &[]).succeeded();
+    for flag in [
+        "--Xhttp-timeout-seconds=<SECONDS>",
+        "--Xrpc-ipc-enabled=<BOOL>",
+        "--Xeth-capability-min",
+    ] {
+        assert!(listed.out.contains(flag), "{flag}: {}", listed.out);
+    }
+    assert!(!listed.out.contains("--rpc-http-port"));
+}
+
+#[test]
+fn transactions_are_parsed_by_line() {
+    let dir = TestDir::new();
+    // EIP-155's own example.
+    let lines = "# a comment\n\nf86c098504a817c800825208943535353535353535353535353535353535353535880de0b6b3a76400008025a028ef61340bd939bc2195fe537567866003e1a15d3c71ff63e1590620aa636276a067cbe9d8997f761aecb703304b3800ccf555c9f3dc64214b297fb1966a3b6d83\n00\n";
+    let file = dir.file("corpus", lines.as_bytes());
+    let parsed = dir.run("txparse --corpus-file", &[&file]).succeeded();
+    let lines: Vec<&str> = parsed.out.lines().collect();
+    assert_eq!(lines.len(), 2, "{}", parsed.out);
+    assert_eq!(lines[0], "0x9d8a62f656a8d1615c1294fd71e9cfb3e4855a4f");
+    assert!(lines[1].starts_with("err: "));
+    dir.run("txparse --corpus-file", &[&dir.path("none")])
+        .failed(&["none"]);
+}
+
+#[test]
+fn the_parts_of_the_database_are_listed_with_their_sizes() {
+    let dir = TestDir::new();
+    dir.import(&crate::support::chain_file()).succeeded();
+    let usage = dir.run("storage rocksdb usage", &[]).succeeded();
+    assert!(
+        usage.out.lines().count() > 10 && usage.out.contains("\nall "),
+        "{}",
+        usage.out
+    );
+    let one = dir
+        .run("storage rocksdb usage --column-family-filter headers", &[])
+        .succeeded();
+    assert_eq!(one.out.lines().count(), 3, "{}", one.out);
+    let stats = dir.run("storage rocksdb x-stats", &[]).succeeded();
+    assert!(stats.out.contains("Compaction Stats"), "{}", stats.out);
+}

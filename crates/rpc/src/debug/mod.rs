@@ -1,7 +1,8 @@
-//! The namespace `debug` without traces: raw blocks and transactions, the contents of a state, invalid blocks.
+//! The namespace `debug` without traces: raw blocks and transactions, the contents of a state, invalid blocks, profiles.
 
 mod bad_blocks;
 mod metrics;
+mod profile;
 mod ranges;
 
 use crate::eth::serialize;
@@ -13,20 +14,26 @@ use niwaki_chain::StoredHeader;
 use niwaki_primitives::Block;
 use niwaki_primitives::rlp::encode;
 
+pub use profile::{ProfileHooks, ProfileWriter};
+
 #[rustfmt::skip]
 pub(crate) const METHODS: &[Method] = &[
     row("debug_accountAt", "block txIndex address", Lane::Heavy, ranges::account_at),
     row("debug_accountRange", "block start? maxResults? nocode? nostorage? incompletes?", Lane::Heavy, ranges::account_range),
     row("debug_batchSendRawTransaction", "transactions*", Lane::Call, crate::eth::send_many),
+    row("admin_profile", "seconds folder", Lane::Long, profile::profile),
+    row("debug_cpuProfile", "name seconds", Lane::Long, profile::cpu),
     row("debug_getBadBlocks", "", Lane::Heavy, bad_blocks::bad_blocks),
     row("debug_getRawBlock", "block", Lane::Call, raw_block),
     row("debug_getRawBlockAccessList", "block", Lane::Call, raw_block_access_list),
     row("debug_getRawHeader", "block", Lane::Inline, raw_header),
     row("debug_getRawReceipts", "block", Lane::Call, raw_receipts),
     row("debug_getRawTransaction", "hash", Lane::Inline, raw_transaction),
+    row("debug_memStats", "", Lane::Call, profile::memory),
     row("debug_metrics", "", Lane::Call, metrics::metrics),
     row("debug_replayBlock", "block", Lane::Engine, replay_block),
     row("debug_setHead", "block", Lane::Engine, set_head),
+    row("debug_writeMemProfile", "name", Lane::Long, profile::heap),
     row("debug_storageRangeAt", "block txIndex address startKey? maxResults?", Lane::Heavy, ranges::storage_range_at),
 ];
 

@@ -83,7 +83,11 @@ pub(super) fn ommer(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -
 }
 
 /// Writes transaction `index` of a block, or null.
-fn write_transaction(block: Option<&FullBlock>, index: u64, out: &mut Vec<u8>) -> RpcResult {
+pub(super) fn write_transaction(
+    block: Option<&FullBlock>,
+    index: u64,
+    out: &mut Vec<u8>,
+) -> RpcResult {
     let index = usize::try_from(index).unwrap_or(usize::MAX);
     let tx = block.and_then(|block| Some((block, block.body.transactions.get(index)?)));
     let Some((block, tx)) = tx else {

@@ -3,6 +3,7 @@
 mod access_list;
 mod block_access_list;
 mod blocks;
+mod by_sender;
 mod call;
 mod config;
 mod estimate;
@@ -58,6 +59,7 @@ pub(crate) const METHODS: &[Method] = &[
     row("eth_getTransactionByBlockHashAndIndex", "hash index", Lane::Inline, blocks::transaction_in_block),
     row("eth_getTransactionByBlockNumberAndIndex", "block index", Lane::Inline, blocks::transaction_in_block),
     row("eth_getTransactionByHash", "hash", Lane::Inline, blocks::transaction),
+    row("eth_getTransactionBySenderAndNonce", "sender nonce", Lane::Call, by_sender::transaction),
     row("eth_getTransactionCount", "address block?", Lane::Inline, state::nonce),
     row("eth_getTransactionReceipt", "hash", Lane::Inline, blocks::receipt),
     row("eth_getUncleByBlockHashAndIndex", "hash index", Lane::Inline, blocks::ommer),

@@ -397,7 +397,7 @@ fn a_node_gets_the_state_32_blocks_below_the_target_and_executes_only_those_abov
 #[test]
 fn headers_that_a_crash_left_below_the_downloaded_state_are_not_followed_down() {
     let (early, source) = (empty_chain(None), source());
-    let blocks = &main_branch()[..BLOCKS as usize - 100];
+    let blocks = &main_branch()[..main_branch().len() - 100];
     for block in blocks {
         early.import(block.clone()).unwrap();
     }
@@ -417,7 +417,7 @@ fn headers_that_a_crash_left_below_the_downloaded_state_are_not_followed_down() 
     // The removal of the headers whose blocks came with the state was lost, as by a power cut.
     let first = chain.first_block().unwrap();
     let mut skeleton = Skeleton::of_chain(Arc::clone(&chain)).unwrap();
-    let numbers = first as usize - 1..=blocks.len() + 10;
+    let numbers = usize::try_from(first).unwrap() - 1..=blocks.len() + 10;
     let headers = numbers
         .rev()
         .map(|number| sealed_header(main_branch()[number - 1].header.clone()));
