@@ -126,10 +126,19 @@ pub(crate) fn machine_bytes(root: &Path) -> Option<u64> {
     machine.into_iter().chain(containers).min()
 }
 
+/// Resident memory; `None` if the system does not say.
+pub(crate) fn rss_bytes() -> Option<u64> {
+    status_bytes("VmRSS:")
+}
+
 /// Peak resident memory; `None` if the system does not say.
 pub(crate) fn peak_rss_bytes() -> Option<u64> {
+    status_bytes("VmHWM:")
+}
+
+fn status_bytes(name: &str) -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    parse_kib(&status, "VmHWM:")
+    parse_kib(&status, name)
 }
 
 /// The value in bytes of the line that begins with `name` and is in kB.

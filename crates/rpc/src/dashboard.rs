@@ -227,8 +227,7 @@ fn write_peers(mut object: Object<'_>, backend: &Backend) {
         written.string("remote", &peer.remote.to_string());
         written.boolean("inbound", peer.is_inbound);
         written.string("capabilities", &peer.capabilities.join(" "));
-        let score = format!("{:.0}", peer.score);
-        written.field("score").extend_from_slice(score.as_bytes());
+        written.float("score", peer.score, 0);
         written.decimal("latest", peer.blocks.1);
     }
 }

@@ -52,6 +52,12 @@ impl<'o> Object<'o> {
         quantity(self.field(name), value);
     }
 
+    /// A number with so many decimals.
+    pub(crate) fn float(&mut self, name: &str, value: f64, decimals: usize) {
+        let text = format!("{value:.decimals$}");
+        self.field(name).extend_from_slice(text.as_bytes());
+    }
+
     /// Bytes as DATA.
     pub(crate) fn data(&mut self, name: &str, bytes: &[u8]) {
         data(self.field(name), bytes);

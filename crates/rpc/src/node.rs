@@ -13,6 +13,7 @@ use tracing::level_filters::LevelFilter;
 pub(crate) const METHODS: &[Method] = &[
     row("admin_backup", "folder keep?", Lane::Long, backup),
     row("admin_changeLogLevel", "level targets?", Lane::Call, change_log_level),
+    row("admin_profile", "seconds folder", Lane::Long, crate::debug::profile),
     row("net_services", "", Lane::Inline, services),
     row("net_version", "", Lane::Inline, network_id),
     row("web3_clientVersion", "", Lane::Inline, client_version),

@@ -119,10 +119,7 @@ pub(crate) fn write(report: &SyncReport, object: &mut Object<'_>) {
     object.decimal("healedNodes", report.healed_nodes);
     object.decimal("differing", report.differing);
     object.decimal("peers", report.peers);
-    let rate = format!("{:.1}", report.blocks_per_s);
-    object
-        .field("blocksPerSecond")
-        .extend_from_slice(rate.as_bytes());
+    object.float("blocksPerSecond", report.blocks_per_s, 1);
     match report.remaining_s {
         Some(seconds) => object.decimal("secondsLeft", seconds),
         None => object.null("secondsLeft"),

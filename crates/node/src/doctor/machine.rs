@@ -238,7 +238,7 @@ fn grade_others(before: &Processes, after: &Processes) -> Finding {
     }
 }
 
-/// Name and processor time in ticks of each process.
+/// Processes by id: name, and processor time in ticks.
 type Processes = BTreeMap<u32, (String, u64)>;
 
 fn processor_times(machine: &Machine) -> Processes {

@@ -1,9 +1,9 @@
 //! What the dashboard shows of the program and its machine: memory by part, disk, processor time, the last lines of the log.
 
 use super::config::NodeConfig;
-use crate::memory::{MemoryBudget, parse_kib, peak_rss_bytes};
+use crate::memory::{MemoryBudget, peak_rss_bytes, rss_bytes};
 use eyre::{Result, ensure};
-use niwaki_chain::Chain;
+use niwaki_chain::{Chain, StorageStats};
 use niwaki_rpc::{LogLine, MachineReport, MemoryPart, Operator};
 use niwaki_txpool::Pool;
 use rustix::fs::statvfs;
@@ -103,7 +103,8 @@ pub(super) fn install(
     let (began, memory, data_path) = (Instant::now(), config.memory, config.data_path.clone());
     operator.set_machine(Box::new(move |after| {
         let pool = pool.stats();
-        let mut parts = memory_parts(&chain, memory);
+        let storage = chain.storage_stats();
+        let mut parts = memory_parts(&chain, &storage, memory);
         parts.push(MemoryPart {
             name: "transaction pool",
             bytes: (pool.bytes + pool.blob_bytes) as u64,
@@ -114,19 +115,19 @@ pub(super) fn install(
             cpu_ms: cpu_ms().unwrap_or(0),
             cores: std::thread::available_parallelism().map_or(1, usize::from),
             memory_budget: memory.bytes(),
-            resident_bytes: resident_bytes().unwrap_or(0),
+            resident_bytes: rss_bytes().unwrap_or(0),
             peak_bytes: peak_rss_bytes().unwrap_or(0),
             memory: parts,
             disk: disk(&data_path),
-            segments: chain.storage_stats().segments,
+            segments: storage.segments,
             lines: lines.after(after),
         }
     }));
     Ok(())
 }
 
-fn memory_parts(chain: &Chain, memory: MemoryBudget) -> Vec<MemoryPart> {
-    let (caches, storage) = (chain.cache_stats(), chain.storage_stats());
+fn memory_parts(chain: &Chain, storage: &StorageStats, memory: MemoryBudget) -> Vec<MemoryPart> {
+    let caches = chain.cache_stats();
     let state = memory.state().cache_bytes as u64;
     let engine = memory.storage().memory_budget_bytes as u64;
     let waiting = (storage.waiting_bytes + storage.pinned_bytes) as u64;
@@ -149,11 +150,6 @@ fn memory_parts(chain: &Chain, memory: MemoryBudget) -> Vec<MemoryPart> {
         ),
         part("storage: waiting and pinned", waiting, None),
     ]
-}
-
-fn resident_bytes() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    parse_kib(&status, "VmRSS:")
 }
 
 fn cpu_ms() -> Option<u64> {
@@ -210,7 +206,7 @@ mod tests {
 
     #[test]
     fn this_process_has_memory_a_disk_and_used_time() {
-        assert!(resident_bytes() > Some(1 << 20));
+        assert!(rss_bytes() > Some(1 << 20));
         assert!(cpu_ms().is_some());
         let (free, size) = disk(Path::new("/")).unwrap();
         assert!(free < size);

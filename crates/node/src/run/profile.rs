@@ -20,8 +20,6 @@ use tikv_jemalloc_ctl::{epoch, stats};
 const HZ: i32 = 99;
 /// Libraries in which a sample is left out: the signal may have come while they held a lock that unwinding needs.
 const NOT_SAMPLED: [&str; 4] = ["libc", "libgcc", "pthread", "vdso"];
-/// Profiles in the folder of the data path.
-const MAX_FILES: usize = 200;
 
 /// Begins to sample allocations.
 pub(super) fn sample_heap() -> Result<()> {
@@ -48,7 +46,8 @@ pub(super) fn install(operator: &Operator, data_path: &Path) {
             let Ok(_one) = busy.try_lock() else {
                 return Err("a profile of the processor is being taken".to_owned());
             };
-            cpu(time)
+            check_free(path)
+                .and_then(|()| cpu(time))
                 .and_then(|profile| write(&profile, path, CPU))
                 .map_err(text)
         }),
@@ -92,7 +91,13 @@ fn cpu(time: Duration) -> Result<StackProfile> {
     let report = guard.report().build_unresolved();
     drop(guard);
     let mut profile = StackProfile::default();
-    for (stack, count) in report.wrap_err("can't read the samples")?.data {
+    let samples = report.wrap_err("can't read the samples")?.data;
+    ensure!(
+        !samples.is_empty(),
+        "no sample was taken: the node used next to no processor time in {} s; take a longer profile",
+        time.as_secs()
+    );
+    for (stack, count) in samples {
         let frames = stack.frames.iter().rev();
         // As in the allocator's profiles: the outermost first, and addresses behind the call.
         let addrs = frames.map(|frame| frame.ip() as usize).collect();
@@ -121,12 +126,6 @@ fn heap() -> Result<StackProfile> {
 fn write(profile: &StackProfile, path: &Path, kind: Kind) -> Result<Vec<PathBuf>> {
     let folder = path.parent().unwrap_or(path);
     std::fs::create_dir_all(folder).wrap_err_with(|| format!("can't make {}", folder.display()))?;
-    let files = std::fs::read_dir(folder)?.count();
-    ensure!(
-        files < MAX_FILES,
-        "{} has {files} files: remove some",
-        folder.display()
-    );
     let mut options = FlamegraphOptions::default();
     options.title = kind.title.to_owned();
     options.count_name = kind.count.to_owned();
@@ -134,16 +133,35 @@ fn write(profile: &StackProfile, path: &Path, kind: Kind) -> Result<Vec<PathBuf>
     let graph = graph.map_err(|error| eyre!("no flame graph: {error:#}"))?;
     let thread = Some("thread".to_owned());
     let proto = profile.to_pprof(kind.sample, kind.period, thread);
-    let write = |extension: &str, bytes: &[u8]| -> Result<PathBuf> {
-        let mut name = OsString::from(path);
-        name.push(extension);
-        let file = PathBuf::from(name);
+    let write = |file: PathBuf, bytes: &[u8]| -> Result<PathBuf> {
         let new = OpenOptions::new().write(true).create_new(true).open(&file);
         new.and_then(|mut new| new.write_all(bytes))
             .wrap_err_with(|| format!("can't write {}", file.display()))?;
         Ok(file)
     };
-    Ok(vec![write(".svg", &graph)?, write(".pb.gz", &proto)?])
+    let [svg, proto_file] = files(path);
+    Ok(vec![write(svg, &graph)?, write(proto_file, &proto)?])
+}
+
+/// The files of a profile.
+fn files(path: &Path) -> [PathBuf; 2] {
+    [".svg", ".pb.gz"].map(|extension| {
+        let mut name = OsString::from(path);
+        name.push(extension);
+        PathBuf::from(name)
+    })
+}
+
+/// Refuses a profile that would be written over a file, before it is taken.
+fn check_free(path: &Path) -> Result<()> {
+    for file in files(path) {
+        ensure!(
+            !file.exists(),
+            "{} exists: name another one",
+            file.display()
+        );
+    }
+    Ok(())
 }
 
 /// Bytes of memory by kind; `sampled` only where allocations are sampled.

@@ -4,7 +4,8 @@ use crate::Outcome;
 use crate::open::open_existing;
 use crate::options::{Options, RocksdbCommand};
 use crate::stop::Stop;
-use eyre::Result;
+use eyre::{Result, ensure};
+use niwaki_chain::SegmentUsage;
 
 pub(crate) fn run(options: &Options, command: &RocksdbCommand) -> Result<Outcome> {
     let stop = Stop::listen()?;
@@ -13,39 +14,49 @@ pub(crate) fn run(options: &Options, command: &RocksdbCommand) -> Result<Outcome
     };
     match command {
         RocksdbCommand::Usage(usage) => {
-            let mut segments = chain.segment_usage()?;
-            segments.retain(|segment| {
-                let filter = &usage.column_family_filter;
-                filter.is_empty()
-                    || filter
-                        .iter()
-                        .any(|name| name.eq_ignore_ascii_case(segment.name))
-            });
-            print!(
-                "{}",
-                table(
-                    &segments
-                        .iter()
-                        .map(|one| (one.name, one.keys, one.bytes))
-                        .collect::<Vec<_>>()
-                )
-            );
+            let filter = &usage.column_family_filter;
+            print!("{}", table(&filtered(chain.segment_usage()?, filter)?));
         }
         RocksdbCommand::XStats => println!("{}", chain.engine_stats()?),
     }
     Ok(Outcome::Done)
 }
 
-/// Segments with their estimated keys and their bytes, and a sum.
-fn table(segments: &[(&str, u64, u64)]) -> String {
-    let line = |name: &str, keys: &str, size: &str| format!("{name:<20} {keys:>16} {size:>12}\n");
-    let mut text = line("Column Family", "Keys (estimate)", "Size");
-    let mut all = (0, 0);
-    for (name, keys, bytes) in segments {
-        text += &line(name, &keys.to_string(), &size(*bytes));
-        all = (all.0 + keys, all.1 + bytes);
+/// The segments that are named; all if none is.
+fn filtered(mut segments: Vec<SegmentUsage>, names: &[String]) -> Result<Vec<SegmentUsage>> {
+    for name in names {
+        ensure!(
+            segments
+                .iter()
+                .any(|one| one.name.eq_ignore_ascii_case(name)),
+            "there is no column family {name}; choose of {}",
+            segments
+                .iter()
+                .map(|one| one.name)
+                .collect::<Vec<_>>()
+                .join(", ")
+        );
     }
-    text + &line("all", &all.0.to_string(), &size(all.1))
+    let is_named =
+        |one: &SegmentUsage| names.iter().any(|name| one.name.eq_ignore_ascii_case(name));
+    segments.retain(|one| names.is_empty() || is_named(one));
+    Ok(segments)
+}
+
+/// Segments with their estimated keys and their bytes, and a sum.
+fn table(segments: &[SegmentUsage]) -> String {
+    let line =
+        |name: &str, keys: u64, bytes: u64| format!("{name:<20} {keys:>16} {:>12}\n", size(bytes));
+    let mut text = format!(
+        "{:<20} {:>16} {:>12}\n",
+        "Column Family", "Keys (estimate)", "Size"
+    );
+    for one in segments {
+        text += &line(one.name, one.keys, one.bytes);
+    }
+    let keys = segments.iter().map(|one| one.keys).sum();
+    let bytes = segments.iter().map(|one| one.bytes).sum();
+    text + &line("all", keys, bytes)
 }
 
 fn size(bytes: u64) -> String {
@@ -63,12 +74,26 @@ mod tests {
 
     #[test]
     fn the_table_has_a_sum_and_sizes_have_units() {
-        let text = table(&[("accounts", 1_000, 3 << 20), ("slots", 5, 512)]);
+        let segment = |name, keys, bytes| SegmentUsage { name, keys, bytes };
+        let both = vec![
+            segment("accounts", 1_000, 3 << 20),
+            segment("slots", 5, 512),
+        ];
+        let text = table(&both);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 4);
         assert!(lines[1].starts_with("accounts") && lines[1].ends_with("3.0 MiB"));
         assert!(lines[2].ends_with(" 512 B"));
         assert!(lines[3].starts_with("all") && lines[3].contains("1005"));
+        let named = filtered(both.clone(), &["SLOTS".to_owned()]).unwrap();
+        assert_eq!(
+            named.iter().map(|one| one.name).collect::<Vec<_>>(),
+            ["slots"]
+        );
+        let error = filtered(both, &["slot".to_owned()])
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("accounts, slots"), "{error}");
         assert_eq!([size(1 << 40), size(1_536)], ["1024.0 GiB", "1.5 KiB"]);
     }
 }

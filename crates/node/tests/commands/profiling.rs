@@ -1,12 +1,41 @@
 //! Profiles of a running node, by its command and by JSON-RPC.
 
-use crate::running::Node;
+use crate::running::{Node, post};
 use crate::support::TestDir;
 use serde_json::{Value, json};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+/// Calls a node that takes processor time as long as this is kept.
+struct Load(Arc<AtomicBool>, Option<JoinHandle<()>>);
+
+impl Load {
+    fn on(node: &Node) -> Self {
+        let (is_over, http) = (Arc::new(AtomicBool::new(false)), node.http);
+        let ends = Arc::clone(&is_over);
+        let caller = std::thread::spawn(move || {
+            let call =
+                r#"{"jsonrpc":"2.0","id":1,"method":"debug_traceBlockByNumber","params":["0x20"]}"#;
+            while !ends.load(Ordering::Relaxed) {
+                post(http, call, &[]);
+            }
+        });
+        Self(is_over, Some(caller))
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+        let _ = self.1.take().map(JoinHandle::join);
+    }
+}
 
 #[test]
 fn a_running_node_profiles_its_processor_and_its_heap() {
     let node = Node::with_chain_and("--profile-heap-enabled");
+    let _load = Load::on(&node);
     let folder = node.dir.path("profiles");
     let made = node
         .dir
@@ -58,6 +87,7 @@ fn names_and_times_of_profiles_are_bounded_and_the_heap_needs_its_flag() {
     );
     let refused = node.call("admin_profile", json!([1, "here"]));
     assert_eq!(refused["error"]["code"], -32602);
+    let _load = Load::on(&node);
     let paths = node.result("debug_cpuProfile", json!(["mine", 1]));
     let folder = node.dir.data_path().join("profiles");
     assert_eq!(paths[0], folder.join("mine.svg").display().to_string());

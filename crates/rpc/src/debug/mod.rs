@@ -14,6 +14,7 @@ use niwaki_chain::StoredHeader;
 use niwaki_primitives::Block;
 use niwaki_primitives::rlp::encode;
 
+pub(crate) use profile::profile;
 pub use profile::{ProfileHooks, ProfileWriter};
 
 #[rustfmt::skip]
@@ -21,7 +22,6 @@ pub(crate) const METHODS: &[Method] = &[
     row("debug_accountAt", "block txIndex address", Lane::Heavy, ranges::account_at),
     row("debug_accountRange", "block start? maxResults? nocode? nostorage? incompletes?", Lane::Heavy, ranges::account_range),
     row("debug_batchSendRawTransaction", "transactions*", Lane::Call, crate::eth::send_many),
-    row("admin_profile", "seconds folder", Lane::Long, profile::profile),
     row("debug_cpuProfile", "name seconds", Lane::Long, profile::cpu),
     row("debug_getBadBlocks", "", Lane::Heavy, bad_blocks::bad_blocks),
     row("debug_getRawBlock", "block", Lane::Call, raw_block),

@@ -34,6 +34,8 @@ impl fmt::Debug for ProfileHooks {
 
 /// The longest profile of the processor.
 const MAX_SECONDS: u64 = 600;
+/// Files in the folder from which on none is added.
+const MAX_FILES: usize = 200;
 /// The longest name of a profile.
 const MAX_NAME: usize = 64;
 
@@ -66,6 +68,12 @@ fn path(hooks: &ProfileHooks, params: &Params<'_>) -> Result<PathBuf, RpcError> 
              it is written into {}",
             hooks.folder.display()
         )));
+    }
+    let files = std::fs::read_dir(&hooks.folder).map_or(0, Iterator::count);
+    if files >= MAX_FILES {
+        let folder = hooks.folder.display();
+        let message = format!("{folder} has {files} files: remove some");
+        return Err(RpcError::limit(message));
     }
     Ok(hooks.folder.join(&*name))
 }

@@ -188,10 +188,7 @@ fn write_list(
         object.decimal("count", cost.count);
         object.decimal("gas", cost.gas);
         let share = cost.nanos as f64 / limits.1.max(1) as f64;
-        let percent = format!("{:.2}", share * 100.0);
-        object
-            .field("percent")
-            .extend_from_slice(percent.as_bytes());
+        object.float("percent", share * 100.0, 2);
     }
 }
 

@@ -188,12 +188,7 @@ struct Nodes {
 fn key_file(kind: ClientKind) -> (&'static str, fn(B256) -> String) {
     match kind {
         ClientKind::Niwaki | ClientKind::Besu => ("key", |key| key.to_string()),
-        ClientKind::Reth => ("discovery-secret", |key| {
-            niwaki_primitives::hex::encode(key)
-        }),
-        ClientKind::Geth | ClientKind::Quorum => {
-            ("geth/nodekey", |key| niwaki_primitives::hex::encode(key))
-        }
+        _ => ("geth/nodekey", |key| niwaki_primitives::hex::encode(key)),
     }
 }
 
