@@ -83,12 +83,6 @@ fn main() -> ExitCode {
 /// Reads the command line, merged with environment, configuration file and profile, and runs the command.
 fn begin() -> Result<Outcome> {
     let command = Options::command();
-    if std::env::args_os()
-        .skip(1)
-        .any(|word| word == "--Xhelp" || word == "-X")
-    {
-        return shell::unstable_help(command);
-    }
     let merged = config::merge(&command, std::env::args_os().collect(), &|name| {
         std::env::var_os(name)
     })?;
@@ -125,6 +119,9 @@ fn run_command(options: &Options, notes: &[Note]) -> Result<Outcome> {
     }
     if options.command.is_some() {
         print_notes(notes);
+    }
+    if options.unstable_help {
+        return shell::unstable_help(Options::command());
     }
     match &options.command {
         None => run::run(options, notes),

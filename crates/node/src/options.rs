@@ -113,6 +113,10 @@ pub(crate) struct Options {
     #[arg(long, global = true, value_name = "BOOL", hide = true)]
     pub(crate) genesis_state_hash_cache_enabled: Option<bool>,
 
+    /// Print the flags that begin with X: they may change or go at any time.
+    #[arg(long = "Xhelp", short = 'X')]
+    pub(crate) unstable_help: bool,
+
     #[command(flatten)]
     pub(crate) node: NodeOptions,
 

@@ -30,7 +30,10 @@ pub(crate) fn man(options: &ManOptions) -> Result<Outcome> {
 /// Prints the flags of the node that begin with X: Besu's unstable ones, as far as they do something here.
 pub(crate) fn unstable_help(command: Command) -> Result<Outcome> {
     let mut flags: Vec<_> = command.get_arguments().collect();
-    flags.retain(|flag| flag.get_long().is_some_and(|name| name.starts_with('X')));
+    flags.retain(|flag| {
+        flag.get_long()
+            .is_some_and(|name| name.starts_with('X') && name != "Xhelp")
+    });
     flags.sort_by_key(|flag| flag.get_long());
     let mut text = String::from("Flags that may change or go at any time:\n");
     for flag in flags {

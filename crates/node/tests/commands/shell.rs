@@ -84,7 +84,10 @@ fn man_writes_one_page_per_command() {
 
 #[test]
 fn the_unstable_flags_are_listed() {
+    let help = TestDir::new().run("--help", &[]).succeeded();
+    assert!(help.out.contains("--Xhelp"));
     let listed = TestDir::new().run("--Xhelp", &[]).succeeded();
+    assert_eq!(TestDir::new().run("-X", &[]).succeeded().out, listed.out);
     for flag in [
         "--Xhttp-timeout-seconds=<SECONDS>",
         "--Xrpc-ipc-enabled=<BOOL>",
