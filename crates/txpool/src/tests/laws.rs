@@ -205,12 +205,13 @@ fn take(chain: &mut Chain, step: Step) {
             let nonce = chain.state.accounts[&from.address].nonce + ahead;
             let tx = payment(&from, nonce, tip, fee, value);
             let before = chain.pool.all();
+            let was_within = !chain.pool.read().exceeds_limits();
             let taken = if local {
                 chain.local(tx)
             } else {
                 chain.remote(tx)
             };
-            check_addition(chain, &before, taken.is_ok());
+            check_addition(chain, &before, taken.is_ok() || !was_within);
         }
         Step::Mine { count } => {
             let txs = offer(chain, count);
@@ -241,10 +242,15 @@ fn take(chain: &mut Chain, step: Step) {
     }
 }
 
-/// A refused addition changes nothing; an accepted one evicts no local transaction but the one it replaces.
-fn check_addition(chain: &Chain, before: &[std::sync::Arc<crate::PooledTransaction>], taken: bool) {
+/// A refused addition changes nothing, unless the limits were exceeded before it: a replacement may stay beyond them until the next
+/// addition (`may_change`). An accepted one evicts no local transaction but the one it replaces.
+fn check_addition(
+    chain: &Chain,
+    before: &[std::sync::Arc<crate::PooledTransaction>],
+    may_change: bool,
+) {
     let after: HashSet<B256> = chain.pool.all().iter().map(|tx| tx.hash).collect();
-    if !taken {
+    if !may_change {
         let same = before.iter().all(|tx| after.contains(&tx.hash));
         assert!(
             same && after.len() == before.len(),
@@ -295,6 +301,44 @@ fn check_offer(chain: &Chain) {
     }
     let rest = open.iter().filter_map(|(s, n)| rank(s, *n)).max();
     assert_eq!(rest, None, "all that can pay is offered");
+}
+
+#[test]
+fn a_replacement_beyond_the_limits_stays_until_the_next_addition_also_one_that_is_refused() {
+    let config = PoolConfig {
+        layer_max_capacity_bytes: 2 << 10,
+        ..PoolConfig::default()
+    };
+    let add = |from, ahead, tip, value, local| Step::Add {
+        from,
+        ahead,
+        tip,
+        fee: tip,
+        value,
+        local,
+    };
+    let mut chain = run(
+        config,
+        vec![
+            add(0, 1, 0, 0, true),
+            add(0, 2, 0, 0, true),
+            add(5, 0, 0, 2, false),
+            add(5, 1, 0, 0, false),
+            // With the one before it, this costs more than the account has: it is queued, and the queued are too many.
+            add(5, 1, 1, 2, false),
+        ],
+    );
+    let has_replacement = |chain: &Chain| {
+        let all = chain.pool.all();
+        all.iter()
+            .any(|tx| tx.sender == wallet(5).address && tx.nonce() == 1)
+    };
+    assert!(chain.pool.read().exceeds_limits() && has_replacement(&chain));
+    take(&mut chain, add(1, 1, 0, 0, false));
+    assert!(!chain.pool.read().exceeds_limits());
+    let senders: HashSet<Address> = chain.pool.all().iter().map(|tx| tx.sender).collect();
+    assert!(!senders.contains(&wallet(1).address), "it was refused");
+    assert!(!has_replacement(&chain));
 }
 
 proptest! {
