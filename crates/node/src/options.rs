@@ -4,12 +4,14 @@
 //! |---|---|
 //! | `node` | flags of the running node |
 //! | `access` | flags of authentication and TLS |
+//! | `graphql` | flags of GraphQL |
 //! | `peers` | flags of the network of peers |
 //! | `permissions` | flags of the lists of nodes and accounts |
 //! | `storage` | `niwaki storage` and its commands |
 
 mod access;
 mod bft;
+mod graphql;
 mod node;
 mod operator;
 mod peers;
@@ -22,6 +24,7 @@ use niwaki_rules::Network;
 use std::path::PathBuf;
 
 pub(crate) use access::{HttpTlsFlags, HttpTokenFlags, SocketTlsFlags, SocketTokenFlags};
+pub(crate) use graphql::GraphQlTlsFlags;
 pub(crate) use node::{
     LogFormat, LogLevel, NodeOptions, OperationFlags, PoolFlags, PoolFlavor, TYPES,
 };

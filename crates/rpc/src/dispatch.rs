@@ -67,7 +67,7 @@ pub struct Dispatcher {
     backend: Arc<Backend>,
     worker_pools: Arc<WorkerPools>,
     methods: HashMap<&'static str, &'static Method>,
-    limits: Limits,
+    pub(crate) limits: Limits,
 }
 
 #[derive(Deserialize)]
@@ -247,6 +247,23 @@ impl Dispatcher {
             Some(Chunk::More(first)) => RpcResponse::Stream(first, chunks),
             Some(Chunk::Last(whole)) => RpcResponse::Whole(Some(whole)),
             None => RpcResponse::Whole(Some(stopping())),
+        }
+    }
+
+    /// Runs `job` on a worker of `lane`, with the deadline of a request that arrives now; `None` if too many calls wait
+    /// there.
+    pub(crate) async fn run<T: Send + 'static>(
+        &self,
+        lane: Lane,
+        job: impl FnOnce(Instant) -> T + Send + 'static,
+    ) -> Option<T> {
+        self.worker_pools.wait_for_block().await;
+        let deadline = Instant::now() + self.limits.timeout;
+        let (sender, result) = oneshot::channel();
+        let job = move || drop(sender.send(job(deadline)));
+        match self.worker_pools.run(lane, Box::new(job)) {
+            true => result.await.ok(),
+            false => None,
         }
     }
 

@@ -36,6 +36,7 @@
 //! | `builder_settings` | what `miner_*` may change for the builder |
 //! | `subscriptions`, `filters`, `session` | notifications, polled filters, the state of a connection |
 //! | `dashboard` | a page of the node itself, and its data |
+//! | `graphql` | GraphQL over HTTP (EIP-1767) |
 //! | `metrics` | counters of calls, connections and blocks |
 //! | `log_limit` | holds back repeated lines of the log |
 //! | `error` | JSON-RPC errors |
@@ -53,6 +54,7 @@ mod engine;
 mod error;
 mod eth;
 mod filters;
+mod graphql;
 pub mod human;
 mod json;
 mod json_reader;

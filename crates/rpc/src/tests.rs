@@ -22,6 +22,7 @@ mod blocks;
 mod by_sender;
 mod explaining;
 mod filling;
+mod graphql;
 mod logs;
 mod operating;
 mod requests;
@@ -36,6 +37,10 @@ struct Rig {
 
 /// A dispatcher of every namespace on `chain`, with a pool of `config`.
 fn rig(chain: Chain, config: PoolConfig) -> Rig {
+    rig_with(chain, config, ApiOptions::default())
+}
+
+fn rig_with(chain: Chain, config: PoolConfig, options: ApiOptions) -> Rig {
     let chain = Arc::new(chain);
     let view = Arc::new(chain.view_at_head().unwrap());
     let spec = Arc::clone(chain.spec());
@@ -46,7 +51,6 @@ fn rig(chain: Chain, config: PoolConfig) -> Rig {
         commit: [0; 4],
     };
     let consensus = Arc::new(Consensus::new(chain));
-    let options = ApiOptions::default();
     let backend = Backend::new(consensus, Arc::new(pool), identity, options);
     let limits = Limits {
         batch_requests: 8,

@@ -76,7 +76,6 @@ const ETHSTATS: &str = "this version reports to no ethstats server";
 const EVM: &str = "there is one interpreter, with no variants to choose";
 const FEE_BOUNDS: &str = "the price oracle has no bounds that follow the base fee";
 const FORMAT: &str = "the format on the disk is fixed";
-const GRAPHQL: &str = "this version answers JSON-RPC only, no GraphQL";
 const KEYS: &str = "this version has no security modules";
 const KZG: &str =
     "the trusted setup of the KZG ceremony is built in, and the only one that is used";
@@ -229,17 +228,6 @@ pub(super) const ROWS: &[BesuOption] = &[
     row("ethstats-contact", Value, ETHSTATS),
     row("ethstats-report-interval", Value, ETHSTATS),
     row("filter-on-enr-fork-id", Flag, PEERS),
-    row("graphql-http-cors-origins", Value, GRAPHQL),
-    risk("graphql-http-enabled", Flag, GRAPHQL, &["false"]),
-    row("graphql-http-host", Value, GRAPHQL),
-    row("graphql-http-port", Value, GRAPHQL),
-    row("graphql-max-blocks-range", Value, GRAPHQL),
-    row("graphql-mtls-enabled", Flag, GRAPHQL),
-    row("graphql-tls-enabled", Flag, GRAPHQL),
-    row("graphql-tls-keystore-file", Value, GRAPHQL),
-    row("graphql-tls-keystore-password-file", Value, GRAPHQL),
-    row("graphql-tls-truststore-file", Value, GRAPHQL),
-    row("graphql-tls-truststore-password-file", Value, GRAPHQL),
     risk("history-expiry-prune", Flag, PRUNING, &["false"]),
     risk("key-value-storage", Value, ENGINE, &["rocksdb"]),
     risk("kzg-trusted-setup", Value, KZG, &[]),

@@ -73,6 +73,13 @@ fn ports_of(node: &NodeOptions, has_engine: bool) -> Vec<Port> {
             sockets.rpc_ws_port,
         ));
     }
+    if node.graphql.graphql_http_enabled == Some(true) {
+        ports.push(tcp(
+            "--graphql-http-port",
+            node.graphql.graphql_http_host,
+            node.graphql.graphql_http_port,
+        ));
+    }
     if has_engine {
         ports.push(tcp(
             "--engine-rpc-port",

@@ -2,6 +2,7 @@
 
 use super::access::{HttpTlsFlags, HttpTokenFlags, SocketTlsFlags, SocketTokenFlags};
 use super::bft::BftFlags;
+use super::graphql::GraphQlFlags;
 use super::peers::PeerFlags;
 use super::permissions::PermissionFlags;
 use clap::{Args, ValueEnum};
@@ -477,6 +478,8 @@ pub(crate) struct NodeOptions {
     pub(crate) socket_tokens: SocketTokenFlags,
     #[command(flatten)]
     pub(crate) socket_tls: SocketTlsFlags,
+    #[command(flatten)]
+    pub(crate) graphql: GraphQlFlags,
     #[command(flatten)]
     pub(crate) engine: EngineFlags,
     #[command(flatten)]

@@ -67,7 +67,10 @@ impl Servers {
         if let Some(engine) = &config.engine {
             starter.serve(&servers.engine, engine)?;
         }
-        for server in [&config.http, &config.websocket].into_iter().flatten() {
+        for server in [&config.http, &config.websocket, &config.graphql]
+            .into_iter()
+            .flatten()
+        {
             starter.serve(&servers.public, server)?;
         }
         if let Some(ipc) = &config.ipc {
@@ -101,6 +104,7 @@ impl Starter<'_> {
         let options = HttpOptions {
             http: config.has_http,
             dashboard: config.has_dashboard,
+            graphql: config.graphql,
             websocket: config.has_websocket,
             access: Access {
                 hosts: config.hosts.clone(),
@@ -113,11 +117,14 @@ impl Starter<'_> {
             max_body_bytes: config.max_body_bytes,
             read_timeout: READ_TIMEOUT,
         };
-        let scheme = match (config.has_http, options.tls.is_some()) {
-            (false, false) => "ws",
-            (false, true) => "wss",
-            (true, false) => "http",
-            (true, true) => "https",
+        let scheme = match (
+            config.has_websocket && !config.has_http,
+            options.tls.is_some(),
+        ) {
+            (true, false) => "ws",
+            (true, true) => "wss",
+            (false, false) => "http",
+            (false, true) => "https",
         };
         let (namespaces, extra) = (&config.namespaces, config.extra_methods);
         let dispatcher = self.dispatcher(namespaces, extra, config.limits)?;
@@ -133,7 +140,12 @@ impl Starter<'_> {
         if let Some(service) = config.service {
             self.backend.operator().add_service(service, address);
         }
-        info!(%address, url = format_args!("{scheme}://{address}"), %api, "{title}");
+        let path = if config.graphql.is_some() {
+            "/graphql"
+        } else {
+            ""
+        };
+        info!(%address, url = format_args!("{scheme}://{address}{path}"), %api, "{title}");
         runtime.spawn(server.serve(self.stopped.clone()));
         Ok(())
     }
@@ -166,6 +178,7 @@ impl Starter<'_> {
 
     fn authentication(&self, authentication: &AuthenticationConfig) -> Result<Authentication> {
         match authentication {
+            AuthenticationConfig::Open => Ok(Authentication::None),
             AuthenticationConfig::Tokens(flags) => flags.authentication(),
             AuthenticationConfig::EngineSecret(file) => {
                 let secret = secret::load(file.as_deref(), self.data_path)?;

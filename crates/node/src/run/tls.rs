@@ -1,6 +1,6 @@
-//! TLS of HTTP and WebSocket, from flags and files.
+//! TLS of HTTP, WebSocket and GraphQL, from flags and files.
 
-use crate::options::{HttpTlsFlags, SocketTlsFlags};
+use crate::options::{GraphQlTlsFlags, HttpTlsFlags, SocketTlsFlags};
 use eyre::{Result, WrapErr, eyre};
 use niwaki_rpc::{Clients, KeyStore, Tls, TlsOptions};
 use std::path::Path;
@@ -11,6 +11,7 @@ pub(crate) enum TlsFlags {
     Off,
     Http(HttpTlsFlags),
     WebSocket(SocketTlsFlags),
+    GraphQl(GraphQlTlsFlags),
 }
 
 impl TlsFlags {
@@ -20,6 +21,7 @@ impl TlsFlags {
             Self::Off => Ok(None),
             Self::Http(flags) => http_tls(flags),
             Self::WebSocket(flags) => websocket_tls(flags),
+            Self::GraphQl(flags) => graphql_tls(flags),
         }
     }
 }
@@ -127,15 +129,59 @@ fn websocket_tls(flags: &SocketTlsFlags) -> Result<Option<Tls>> {
             ));
         }
     };
-    let options = TlsOptions {
-        store,
-        clients: websocket_clients(flags)?,
-        protocols: vec!["TLSv1.3".to_owned(), "TLSv1.2".to_owned()],
-        cipher_suites: Vec::new(),
-    };
-    let tls = Tls::new(options);
+    let tls = usual_tls(store, websocket_clients(flags)?);
     tls.map(Some)
         .map_err(|error| eyre!("TLS for JSON-RPC over WebSocket: {error}"))
+}
+
+/// TLS 1.2 and later, with all cipher suites.
+fn usual_tls(store: KeyStore, clients: Option<Clients>) -> Result<Tls, String> {
+    Tls::new(TlsOptions {
+        store,
+        clients,
+        protocols: vec!["TLSv1.3".to_owned(), "TLSv1.2".to_owned()],
+        cipher_suites: Vec::new(),
+    })
+}
+
+fn graphql_tls(flags: &GraphQlTlsFlags) -> Result<Option<Tls>> {
+    let path = flags.graphql_tls_keystore_file.as_deref();
+    if flags.graphql_tls_enabled != Some(true) {
+        if flags.graphql_mtls_enabled == Some(true) {
+            return Err(eyre!("--graphql-mtls-enabled needs --graphql-tls-enabled"));
+        }
+        if path.is_some() {
+            warn!("--graphql-tls-enabled is missing: nothing is encrypted");
+        }
+        return Ok(None);
+    }
+    let path =
+        path.ok_or_else(|| eyre!("--graphql-tls-enabled needs --graphql-tls-keystore-file"))?;
+    let password = password(None, flags.graphql_tls_keystore_password_file.as_deref())?;
+    let store = read_store(path, password.as_deref())?;
+    let tls = usual_tls(store, graphql_clients(flags)?);
+    tls.map(Some)
+        .map_err(|error| eyre!("TLS for GraphQL, with {}: {error}", path.display()))
+}
+
+fn graphql_clients(flags: &GraphQlTlsFlags) -> Result<Option<Clients>> {
+    let trusted = flags.graphql_tls_truststore_file.as_deref();
+    match (flags.graphql_mtls_enabled == Some(true), trusted) {
+        (false, None) => Ok(None),
+        (false, Some(_)) => {
+            warn!("--graphql-mtls-enabled is missing: no client is asked who it is");
+            Ok(None)
+        }
+        (true, None) => Err(eyre!(
+            "--graphql-mtls-enabled needs --graphql-tls-truststore-file"
+        )),
+        (true, Some(path)) => {
+            let password = password(None, flags.graphql_tls_truststore_password_file.as_deref())?;
+            let mut clients = Clients::default();
+            trust(&mut clients, path, password.as_deref())?;
+            Ok(Some(clients))
+        }
+    }
 }
 
 fn websocket_clients(flags: &SocketTlsFlags) -> Result<Option<Clients>> {

@@ -10,10 +10,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Nodes that start at a time.
 const THREADS: usize = 4;
 /// What a node of these tests has unless the flag says otherwise.
-const ENVIRONMENT: [(&str, &str); 11] = [
+const ENVIRONMENT: [(&str, &str); 12] = [
     ("NIWAKI_DISCOVERY_ENABLED", "false"),
     ("NIWAKI_ENGINE_RPC_ENABLED", "false"),
     ("NIWAKI_ENGINE_RPC_PORT", "0"),
+    ("NIWAKI_GRAPHQL_HTTP_PORT", "0"),
     ("NIWAKI_MEMORY_BUDGET", "128M"),
     ("NIWAKI_METRICS_PORT", "0"),
     ("NIWAKI_NAT_METHOD", "NONE"),

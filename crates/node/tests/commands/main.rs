@@ -13,6 +13,7 @@ mod era1;
 mod errors;
 mod faults;
 mod genesis;
+mod graphql;
 mod import;
 mod import_besu;
 mod json;

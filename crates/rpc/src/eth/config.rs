@@ -3,7 +3,7 @@
 use crate::json::{self, Object};
 use crate::params::Params;
 use crate::sync::write_downloaded_state;
-use crate::{Backend, RpcError, RpcResult, SyncStatus};
+use crate::{Backend, RpcError, RpcResult, SyncReport, SyncStatus};
 use niwaki_primitives::{
     Address, BUILDER_DEPOSIT_CONTRACT_ADDRESS, BUILDER_EXIT_CONTRACT_ADDRESS, Fork, address,
 };
@@ -38,13 +38,38 @@ pub(super) fn protocol_version(_: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -
     Ok(())
 }
 
-/// What is known of the target: from the consensus client, and from the sync where there are peers.
 pub(super) fn syncing(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
+    let Some(progress) = sync_progress(backend) else {
+        json::boolean(out, false);
+        return Ok(());
+    };
+    let mut object = Object::new(out);
+    object.number("startingBlock", progress.start);
+    object.number("currentBlock", progress.current);
+    object.number("highestBlock", progress.highest);
+    let report = progress.report.filter(|report| report.way == Some("snap"));
+    if let Some(report) = report {
+        write_downloaded_state(&report, &mut object);
+    }
+    Ok(())
+}
+
+/// How far the sync is.
+pub(crate) struct SyncProgress {
+    /// The block where it began.
+    pub(crate) start: u64,
+    /// The head.
+    pub(crate) current: u64,
+    /// The highest block that is known.
+    pub(crate) highest: u64,
+    report: Option<SyncReport>,
+}
+
+/// How far the sync is; `None` while the head is current. What is known of the target is from the consensus client,
+/// and from the sync where there are peers.
+pub(crate) fn sync_progress(backend: &Backend) -> Option<SyncProgress> {
     let target = match backend.sync_status() {
-        SyncStatus::Current => {
-            json::boolean(out, false);
-            return Ok(());
-        }
+        SyncStatus::Current => return None,
         SyncStatus::Behind(missing) => missing.number.unwrap_or(0),
         SyncStatus::Unknown => 0,
     };
@@ -55,14 +80,12 @@ pub(super) fn syncing(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> R
         Some(report) => (report.start_block.min(head), report.highest_block),
         None => (head, 0),
     };
-    let mut object = Object::new(out);
-    object.number("startingBlock", start);
-    object.number("currentBlock", head);
-    object.number("highestBlock", target.max(highest).max(head));
-    if let Some(report) = report.filter(|report| report.way == Some("snap")) {
-        write_downloaded_state(&report, &mut object);
-    }
-    Ok(())
+    Some(SyncProgress {
+        start,
+        current: head,
+        highest: target.max(highest).max(head),
+        report,
+    })
 }
 
 /// The blocks, states and proofs that this node serves.

@@ -30,7 +30,7 @@ pub(super) fn estimate(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>
 ///
 /// # Errors
 /// Why the message fails with any gas.
-pub(super) fn least_gas(
+pub(crate) fn least_gas(
     backend: &Backend,
     request: &CallRequest,
     deadline: Instant,

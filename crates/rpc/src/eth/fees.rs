@@ -41,17 +41,20 @@ pub(super) fn max_priority_fee(backend: &Backend, _: &Params<'_>, out: &mut Vec<
     Ok(())
 }
 
-/// The suggested tip plus the next base fee.
 pub(super) fn gas_price(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
-    let chain = backend.chain();
-    let base_fee = next_fee(chain, &chain.head().header).unwrap_or(0);
-    let price = suggested_tip(backend)?.saturating_add(u128::from(base_fee));
-    json::quantity(out, &U256::from(price));
+    json::quantity(out, &U256::from(suggested_price(backend)?));
     Ok(())
 }
 
+/// The suggested tip plus the next base fee, wei.
+pub(crate) fn suggested_price(backend: &Backend) -> Result<u128, RpcError> {
+    let chain = backend.chain();
+    let base_fee = next_fee(chain, &chain.head().header).unwrap_or(0);
+    Ok(suggested_tip(backend)?.saturating_add(u128::from(base_fee)))
+}
+
 /// The base fee of a child of `header`; `None` before London.
-fn next_fee(chain: &Chain, header: &Header) -> Option<u64> {
+pub(crate) fn next_fee(chain: &Chain, header: &Header) -> Option<u64> {
     header.base_fee_per_gas?;
     Some(chain.spec().next_base_fee(header))
 }
@@ -66,7 +69,7 @@ fn next_blob_fee(chain: &Chain, header: &Header) -> u128 {
 }
 
 /// The suggested tip: a percentile of the lowest tips of recent blocks, wei.
-pub(super) fn suggested_tip(backend: &Backend) -> Result<u128, RpcError> {
+pub(crate) fn suggested_tip(backend: &Backend) -> Result<u128, RpcError> {
     let options = &backend.options;
     let mut tips = Vec::new();
     let head = backend.chain().head().id.number;

@@ -23,13 +23,13 @@ const MAX_LOGS: usize = 100_000;
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub(crate) struct LogFilter {
-    block_hash: Option<B256>,
-    from_block: Option<BlockTag>,
-    to_block: Option<BlockTag>,
+    pub(crate) block_hash: Option<B256>,
+    pub(crate) from_block: Option<BlockTag>,
+    pub(crate) to_block: Option<BlockTag>,
     #[serde(deserialize_with = "one_or_many")]
-    address: Vec<Address>,
+    pub(crate) address: Vec<Address>,
     #[serde(deserialize_with = "topics")]
-    topics: Vec<Vec<B256>>,
+    pub(crate) topics: Vec<Vec<B256>>,
 }
 
 #[derive(Deserialize)]
@@ -211,19 +211,32 @@ pub(crate) fn write_logs(
     params: &Params<'_>,
     out: &mut Vec<u8>,
 ) -> Result<(), RpcError> {
+    let mut list = Array::new(out);
+    each_match(backend, filter, params, &mut |log, location| {
+        serialize::log(list.item(), log, &location);
+    })
+}
+
+/// Calls `visit` for each log that matches `filter`, in order. Of `params` only the deadline is read.
+pub(crate) fn each_match(
+    backend: &Backend,
+    filter: &LogFilter,
+    params: &Params<'_>,
+    visit: &mut LogVisitor<'_>,
+) -> Result<(), RpcError> {
     filter.check()?;
     let blooms = filter.blooms();
     let mut search = LogSearch {
         backend,
         filter,
         blooms: &blooms,
-        list: Array::new(out),
+        visit,
         count: 0,
     };
     if let Some(hash) = &filter.block_hash {
         let block = backend.block(hash)?;
         let block = block.ok_or_else(|| RpcError::server("unknown block"))?;
-        return search.write_block(&block);
+        return search.visit_block(&block);
     }
     let (from, to) = filter.range(backend)?;
     let index = match blooms.is_empty() || from == to {
@@ -245,32 +258,35 @@ pub(crate) fn write_logs(
         };
         for number in (number..=last).filter(may_match) {
             params.check_deadline()?;
-            search.write_number(number)?;
+            search.visit_number(number)?;
         }
         number = last.saturating_add(1);
     }
     Ok(())
 }
 
-/// The matching logs so far.
-struct LogSearch<'f, 'o> {
+/// Receives logs one by one, each with its location.
+type LogVisitor<'v> = dyn FnMut(&Log, LogLocation) + 'v;
+
+/// A search, and how many logs matched so far.
+struct LogSearch<'f, 'v> {
     backend: &'f Backend,
     filter: &'f LogFilter,
     blooms: &'f BloomFilter,
-    list: Array<'o>,
+    visit: &'f mut LogVisitor<'v>,
     count: usize,
 }
 
 impl LogSearch<'_, '_> {
-    /// Adds the matching logs of the canonical block `number`, unless its bloom rules them out. Below the first block
+    /// Visits the matching logs of the canonical block `number`, unless its bloom rules them out. Below the first block
     /// of an imported state there is none.
-    fn write_number(&mut self, number: u64) -> Result<(), RpcError> {
+    fn visit_number(&mut self, number: u64) -> Result<(), RpcError> {
         let chain = self.backend.chain();
         let Some(hash) = chain.canonical_hash(number)? else {
             return Ok(());
         };
         if let Some(block) = self.backend.cached_block(&hash) {
-            return self.write_block(&block);
+            return self.visit_block(&block);
         }
         if !self.blooms.is_empty() {
             let header = chain.header(&hash)?;
@@ -280,19 +296,19 @@ impl LogSearch<'_, '_> {
             }
         }
         match self.backend.block(&hash)? {
-            Some(block) => self.write_block(&block),
+            Some(block) => self.visit_block(&block),
             None => Ok(()),
         }
     }
 
-    fn write_block(&mut self, block: &FullBlock) -> Result<(), RpcError> {
+    fn visit_block(&mut self, block: &FullBlock) -> Result<(), RpcError> {
         if !self.blooms.may_be_in(&block.header.logs_bloom) {
             return Ok(());
         }
-        let (list, count) = (&mut self.list, &mut self.count);
+        let (visit, count) = (&mut self.visit, &mut self.count);
         each_log(block, self.backend, |log, location| {
             if self.filter.matches(log) {
-                serialize::log(list.item(), log, &location);
+                visit(log, location);
                 *count += 1;
             }
         })?;

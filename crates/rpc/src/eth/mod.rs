@@ -20,8 +20,12 @@ use crate::methods::{Lane, Method, row};
 pub(crate) use block_access_list::raw as raw_block_access_list;
 pub(crate) use blocks::{find, null};
 pub(crate) use call::CallRequest;
-pub(crate) use logs::{LogFilter, each_log, write_logs};
-pub(crate) use send::{learn_senders, many as send_many};
+pub(crate) use config::sync_progress;
+pub(crate) use estimate::least_gas;
+pub(crate) use fees::{next_fee, suggested_price, suggested_tip};
+pub(crate) use logs::{LogFilter, each_log, each_match, write_logs};
+pub(crate) use send::{learn_senders, many as send_many, send_raw};
+pub(crate) use state::{code_of, nonce_at};
 
 #[rustfmt::skip]
 pub(crate) const METHODS: &[Method] = &[

@@ -11,13 +11,19 @@ const NOT_PERMITTED: i64 = -32007;
 
 pub(super) fn raw(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     let bytes: Bytes = params.required(0)?;
-    let hash = add_to_pool(backend, &bytes);
-    let hash = hash.map_err(|error| match error {
+    json::data(out, send_raw(backend, &bytes)?.as_slice());
+    Ok(())
+}
+
+/// Adds a signed transaction to the pool and returns its hash.
+///
+/// # Errors
+/// Why the pool refuses it.
+pub(crate) fn send_raw(backend: &Backend, bytes: &Bytes) -> Result<B256, RpcError> {
+    add_to_pool(backend, bytes).map_err(|error| match error {
         PoolError::SenderNotPermitted => RpcError::new(NOT_PERMITTED, error.to_string()),
         _ => RpcError::server(error.to_string()),
-    })?;
-    json::data(out, hash.as_slice());
-    Ok(())
+    })
 }
 
 fn add_to_pool(backend: &Backend, bytes: &Bytes) -> Result<B256, PoolError> {

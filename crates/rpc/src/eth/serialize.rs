@@ -185,19 +185,23 @@ pub(crate) fn transaction(
 /// Legacy transactions carry the chain id in `v`; the others have the parity twice.
 fn signature(object: &mut Object<'_>, tx: &TxEnvelope) {
     let signature = tx.signature();
-    let parity = u64::from(signature.v());
-    let v = match (tx.ty(), tx.chain_id()) {
+    object.quantity("v", &signature_v(tx));
+    object.quantity("r", &signature.r());
+    object.quantity("s", &signature.s());
+    if tx.ty() != 0 {
+        object.number("yParity", u64::from(signature.v()));
+    }
+}
+
+/// The member `v` of a transaction's signature.
+pub(crate) fn signature_v(tx: &TxEnvelope) -> U256 {
+    let parity = u64::from(tx.signature().v());
+    match (tx.ty(), tx.chain_id()) {
         (0, Some(id)) => U256::from(id)
             .saturating_mul(U256::from(2))
             .saturating_add(U256::from(35 + parity)),
         (0, None) => U256::from(27 + parity),
         _ => U256::from(parity),
-    };
-    object.quantity("v", &v);
-    object.quantity("r", &signature.r());
-    object.quantity("s", &signature.s());
-    if tx.ty() != 0 {
-        object.number("yParity", parity);
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::json::{self, Object};
 use crate::params::{BlockRef, BlockTag, Params, storage_key};
+use crate::state::State;
 use crate::{Backend, RpcError, RpcResult};
 use niwaki_primitives::{Address, B256, Bytes, StateView, U256};
 use std::collections::BTreeMap;
@@ -22,30 +23,42 @@ pub(super) fn balance(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>)
     Ok(())
 }
 
-/// For `pending`, the sender's transactions in the pool count, up to the first gap.
 pub(super) fn nonce(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     let address: Address = params.required(0)?;
-    let block = block_at(params, 1)?;
-    let (_, state) = backend.state(block)?;
-    let mut nonce = state.account(&address)?.unwrap_or_default().nonce;
-    if block == BlockRef::Tag(BlockTag::Pending) {
-        let next = backend.pool.next_nonce(&address);
-        nonce = nonce.max(next.unwrap_or(nonce));
-    }
-    json::number(out, nonce);
+    json::number(out, nonce_at(backend, &address, block_at(params, 1)?)?);
     Ok(())
+}
+
+/// The nonce of an account after a block. For `pending`, the sender's transactions in the pool count, up to the first
+/// gap.
+pub(crate) fn nonce_at(
+    backend: &Backend,
+    address: &Address,
+    block: BlockRef,
+) -> Result<u64, RpcError> {
+    let (_, state) = backend.state(block)?;
+    let nonce = state.account(address)?.unwrap_or_default().nonce;
+    let next = match block {
+        BlockRef::Tag(BlockTag::Pending) => backend.pool.next_nonce(address),
+        _ => None,
+    };
+    Ok(next.map_or(nonce, |next| nonce.max(next)))
 }
 
 pub(super) fn code(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     let address: Address = params.required(0)?;
     let (_, state) = backend.state(block_at(params, 1)?)?;
-    let account = state.account(&address)?.unwrap_or_default();
-    let code = match account.has_code() {
+    json::data(out, &code_of(&state, &address)?);
+    Ok(())
+}
+
+/// The code of an account; empty for one that is no contract.
+pub(crate) fn code_of(state: &State, address: &Address) -> Result<Bytes, RpcError> {
+    let account = state.account(address)?.unwrap_or_default();
+    Ok(match account.has_code() {
         true => state.code(&account.code_hash)?,
         false => Bytes::new(),
-    };
-    json::data(out, &code);
-    Ok(())
+    })
 }
 
 pub(super) fn storage_at(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {

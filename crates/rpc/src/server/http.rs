@@ -4,12 +4,13 @@
 //! arrive.
 
 use crate::dispatch::{Dispatcher, RpcResponse, error_response};
+use crate::graphql::{GraphQl, PATH as GRAPHQL_PATH, by_get, by_post};
 use crate::response_stream::Chunk;
 use crate::server::access::{Access, Authentication};
 use crate::server::body::ResponseBody;
 use crate::server::tls::Tls;
 use crate::server::tokens::Caller;
-use crate::server::{gzip, login, socket};
+use crate::server::{graphql, gzip, login, socket};
 use crate::session::Session;
 use crate::{RpcError, dashboard, metrics};
 use bytes::Bytes;
@@ -41,6 +42,8 @@ pub struct HttpOptions {
     pub http: bool,
     /// Whether it serves the dashboard.
     pub dashboard: bool,
+    /// Whether it answers GraphQL, and if so how many blocks of one range at most; 0 for no bound.
+    pub graphql: Option<u64>,
     /// Whether a connection may become a WebSocket.
     pub websocket: bool,
     /// Access control.
@@ -62,6 +65,7 @@ pub struct HttpOptions {
 pub struct HttpServer {
     listener: TcpListener,
     dispatcher: Arc<Dispatcher>,
+    graphql: Option<Arc<GraphQl>>,
     options: Arc<HttpOptions>,
 }
 
@@ -77,9 +81,18 @@ impl HttpServer {
         dispatcher: Arc<Dispatcher>,
         options: HttpOptions,
     ) -> std::io::Result<Self> {
+        let graphql = options.graphql.map(|max_blocks| {
+            let backend = Arc::clone(dispatcher.backend());
+            Arc::new(GraphQl::new(
+                backend,
+                max_blocks,
+                dispatcher.limits.batch_bytes,
+            ))
+        });
         Ok(Self {
             listener: TcpListener::bind(address).await?,
             dispatcher,
+            graphql,
             options: Arc::new(options),
         })
     }
@@ -115,6 +128,7 @@ impl HttpServer {
             };
             let connection = Connection {
                 dispatcher: Arc::clone(&self.dispatcher),
+                graphql: self.graphql.clone(),
                 options: Arc::clone(&self.options),
                 stop: stop.clone(),
             };
@@ -127,6 +141,7 @@ impl HttpServer {
 #[derive(Clone)]
 struct Connection {
     dispatcher: Arc<Dispatcher>,
+    graphql: Option<Arc<GraphQl>>,
     options: Arc<HttpOptions>,
     stop: watch::Receiver<bool>,
 }
@@ -205,6 +220,12 @@ impl Connection {
         request: Request<Incoming>,
         permit: Arc<OwnedSemaphorePermit>,
     ) -> HttpResponse {
+        if let Some(graphql) = &self.graphql
+            && *request.method() != Method::OPTIONS
+            && request.uri().path() == GRAPHQL_PATH
+        {
+            return self.graphql(graphql, request).await;
+        }
         match *request.method() {
             Method::OPTIONS => plain(StatusCode::NO_CONTENT, ""),
             Method::GET if socket::is_upgrade(&request) && self.options.websocket => {
@@ -226,6 +247,25 @@ impl Connection {
             },
             _ => plain(StatusCode::METHOD_NOT_ALLOWED, "method not allowed"),
         }
+    }
+
+    async fn graphql(&self, graphql: &Arc<GraphQl>, request: Request<Incoming>) -> HttpResponse {
+        if let Err(refused) = self.authorize(request.headers()) {
+            return *refused;
+        }
+        let read = match *request.method() {
+            Method::GET => by_get(request.uri().query().unwrap_or_default()),
+            Method::POST => {
+                let content_type = header_text(request.headers(), header::CONTENT_TYPE);
+                let content_type = content_type.map(str::to_owned);
+                match self.body(request, self.options.max_body_bytes).await {
+                    Ok(body) => by_post(content_type.as_deref(), &body),
+                    Err(refused) => return *refused,
+                }
+            }
+            _ => return plain(StatusCode::METHOD_NOT_ALLOWED, "method not allowed"),
+        };
+        graphql::respond(graphql, &self.dispatcher, read).await
     }
 
     /// Whether this server is the Engine API's: tokens are signed with its secret.

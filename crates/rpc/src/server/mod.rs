@@ -3,6 +3,7 @@
 //! | file | what it is |
 //! |---|---|
 //! | `http`, `body`, `gzip`, `text` | HTTP/1.1, response bodies, compression, pages of text |
+//! | `graphql` | GraphQL by GET and POST |
 //! | `socket`, `ipc` | WebSocket, Unix sockets |
 //! | `access`, `jwt`, `tokens`, `login` | access control, the Engine API's tokens, users' tokens, logins |
 //! | `tls`, `der`, `pem`, `x509` | TLS, and readers of keys and certificates |
@@ -10,6 +11,7 @@
 mod access;
 mod body;
 mod der;
+mod graphql;
 mod gzip;
 mod http;
 mod ipc;

@@ -28,8 +28,8 @@ pub(crate) struct Message {
     #[serde(deserialize_with = "quantity::optional")]
     pub(crate) value: Option<U256>,
     pub(crate) nonce: Option<Number>,
-    data: Option<Bytes>,
-    input: Option<Bytes>,
+    pub(crate) data: Option<Bytes>,
+    pub(crate) input: Option<Bytes>,
     pub(crate) access_list: Option<Vec<AccessItem>>,
     pub(crate) blob_versioned_hashes: Option<Vec<B256>>,
     pub(crate) authorization_list: Option<Vec<SignedItem>>,

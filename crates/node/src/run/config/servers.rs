@@ -1,4 +1,4 @@
-//! The configuration of the servers: HTTP, WebSocket, Engine API, IPC.
+//! The configuration of the servers: HTTP, WebSocket, GraphQL, Engine API, IPC.
 
 use crate::options::NodeOptions;
 use crate::run::tls::TlsFlags;
@@ -17,6 +17,9 @@ const ENGINE_BYTES: usize = 256 << 20;
 /// Most connections to the Engine API at a time.
 const ENGINE_CONNECTIONS: usize = 64;
 
+/// Largest request by GraphQL, in bytes: a transaction with 6 blobs, in hexadecimal, has 1.6 MiB.
+const GRAPHQL_BYTES: usize = 4 << 20;
+
 /// Largest message to the operator's socket, in bytes.
 const OPERATOR_BYTES: usize = 1 << 20;
 
@@ -25,6 +28,7 @@ pub(crate) struct ServersConfig {
     pub(crate) engine: Option<ServerConfig>,
     pub(crate) http: Option<ServerConfig>,
     pub(crate) websocket: Option<ServerConfig>,
+    pub(crate) graphql: Option<ServerConfig>,
     pub(crate) ipc: Option<IpcConfig>,
     /// The socket by which this program's commands reach the running node.
     pub(crate) operator: IpcConfig,
@@ -41,6 +45,8 @@ pub(crate) struct ServerConfig {
     pub(crate) has_http: bool,
     pub(crate) has_websocket: bool,
     pub(crate) has_dashboard: bool,
+    /// Most blocks of one range, if it serves GraphQL; 0 for no bound.
+    pub(crate) graphql: Option<u64>,
     pub(crate) namespaces: Vec<String>,
     /// Methods of other namespaces that it offers too.
     pub(crate) extra_methods: &'static [&'static str],
@@ -62,6 +68,8 @@ pub(crate) enum AuthenticationConfig {
     EngineSecret(Option<PathBuf>),
     /// The Engine API without a secret.
     OpenEngine,
+    /// Not at all: all who reach the port may call.
+    Open,
 }
 
 /// A server on a Unix socket.
@@ -76,11 +84,13 @@ impl ServersConfig {
     pub(super) fn resolve(node: &NodeOptions, data_path: &Path, has_engine_api: bool) -> Self {
         let http = node.http.rpc_http_enabled == Some(true);
         let websocket = node.sockets.rpc_ws_enabled == Some(true);
+        let graphql = node.graphql.graphql_http_enabled == Some(true);
         let ipc = node.sockets.rpc_ipc_enabled == Some(true);
         Self {
             engine: has_engine_api.then(|| engine(node)),
             http: http.then(|| self::http(node)),
             websocket: websocket.then(|| self::websocket(node)),
+            graphql: graphql.then(|| self::graphql(node)),
             ipc: ipc.then(|| self::ipc(node, data_path)),
             operator: IpcConfig {
                 path: data_path.join(OPERATOR_SOCKET),
@@ -102,6 +112,7 @@ fn engine(node: &NodeOptions) -> ServerConfig {
         has_http: true,
         has_websocket: true,
         has_dashboard: false,
+        graphql: None,
         namespaces: vec!["ENGINE".to_owned()],
         extra_methods: &ENGINE_EXTRA_METHODS,
         hosts: HostList::new(&flags.engine_host_allowlist),
@@ -130,6 +141,7 @@ fn http(node: &NodeOptions) -> ServerConfig {
         has_http: true,
         has_websocket: false,
         has_dashboard,
+        graphql: None,
         namespaces: flags.rpc_http_api.clone(),
         extra_methods: match has_dashboard {
             true => &DASHBOARD_METHODS,
@@ -161,6 +173,7 @@ fn websocket(node: &NodeOptions) -> ServerConfig {
         has_http: false,
         has_websocket: true,
         has_dashboard: false,
+        graphql: None,
         namespaces: flags.rpc_ws_api.clone(),
         extra_methods: &[],
         hosts: HostList::new(&node.http.host_allowlist),
@@ -175,6 +188,30 @@ fn websocket(node: &NodeOptions) -> ServerConfig {
             is_pretty: node.http.json_pretty_print_enabled == Some(true),
             ..limits(node)
         },
+    }
+}
+
+fn graphql(node: &NodeOptions) -> ServerConfig {
+    let flags = &node.graphql;
+    ServerConfig {
+        title: "GraphQL over HTTP",
+        port_flag: "--graphql-http-port",
+        service: None,
+        address: SocketAddr::new(flags.graphql_http_host, flags.graphql_http_port),
+        has_http: false,
+        has_websocket: false,
+        has_dashboard: false,
+        graphql: Some(flags.graphql_max_blocks_range),
+        namespaces: Vec::new(),
+        extra_methods: &[],
+        hosts: HostList::new(&node.http.host_allowlist),
+        origins: Origins::new(&flags.graphql_http_cors_origins),
+        authentication: AuthenticationConfig::Open,
+        tls: TlsFlags::GraphQl(flags.tls.clone()),
+        is_compressed: true,
+        max_connections: node.http.rpc_http_max_active_connections,
+        max_body_bytes: GRAPHQL_BYTES,
+        limits: limits(node),
     }
 }
 
