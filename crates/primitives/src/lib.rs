@@ -28,6 +28,7 @@ pub use alloy_consensus::{
 pub use alloy_eips::{
     eip2718::{Decodable2718, Encodable2718},
     eip2930::{AccessList, AccessListItem},
+    eip4844::{BlobAndProofV1, BlobAndProofV2},
     eip4895::{Withdrawal, Withdrawals},
     eip7685::Requests,
     eip7702::{Authorization, SignedAuthorization},

@@ -26,6 +26,7 @@ mod graphql;
 mod logs;
 mod operating;
 mod requests;
+mod rest;
 mod tracing;
 mod validators;
 mod vm_trace;

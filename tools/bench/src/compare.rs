@@ -15,6 +15,7 @@
 //! | `client` | a client as a process: start, requests, cost, stop |
 //! | `drive` | one run: all blocks of the chain, in two parts |
 //! | `requests`, `payloads` | blocks as requests of the Engine API; those as a file |
+//! | `transports` | JSON-RPC beside REST and SSZ |
 //! | `report`, `plot` | the results as table, JSON and picture |
 
 mod client;
@@ -23,6 +24,7 @@ mod payloads;
 mod plot;
 mod report;
 mod requests;
+mod transports;
 
 use crate::harness::{JsonFile, work_dir};
 use crate::machine::Machine;
@@ -38,6 +40,7 @@ use std::process::{Child, Command};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+pub(crate) use transports::{TransportOptions, run as compare_transports};
 
 /// Options of `niwaki-bench compare`.
 #[derive(Debug, clap::Args)]

@@ -79,6 +79,8 @@ enum Command {
     Ratios(ratios::Options),
     /// Send a chain's blocks through the Engine API to us, geth and reth, in paired runs.
     Compare(compare::Options),
+    /// Compare the Engine API by JSON-RPC with REST and SSZ, on one block with 21 blobs.
+    EngineRest(compare::TransportOptions),
     /// Print the head of a Niwaki database as JSON.
     #[command(hide = true)]
     Head(import::HeadOptions),
@@ -123,6 +125,7 @@ fn main() -> ExitCode {
         Command::Ratios(options) => ratios::run(&options),
         Command::Overview(options) => overview::run(&options),
         Command::Compare(options) => compare::run(&options),
+        Command::EngineRest(options) => compare::compare_transports(&options),
         Command::Head(options) => import::print_head(&options),
         Command::GenGenesis(options) => gen_genesis::run(&options),
         Command::GenChain(options) => gen_chain::run(&options),

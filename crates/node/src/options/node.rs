@@ -135,6 +135,9 @@ pub(crate) struct EngineFlags {
     /// the data path, created if it does not exist].
     #[arg(long, value_name = "FILE")]
     pub(crate) engine_jwt_secret: Option<PathBuf>,
+    /// Offer the Engine API by REST and SSZ too (EIP-8178), at /engine/v1 of the same port [default: true].
+    #[arg(long, value_name = "BOOL")]
+    pub(crate) engine_rest_enabled: Option<bool>,
     /// Accept Engine API calls without a token: everyone who reaches the port can drive the node.
     #[arg(long, value_name = "BOOL")]
     pub(crate) engine_jwt_disabled: Option<bool>,

@@ -105,6 +105,7 @@ impl Starter<'_> {
             http: config.has_http,
             dashboard: config.has_dashboard,
             graphql: config.graphql,
+            engine_rest: config.has_engine_rest,
             websocket: config.has_websocket,
             access: Access {
                 hosts: config.hosts.clone(),

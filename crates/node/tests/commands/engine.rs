@@ -1,8 +1,11 @@
 //! The node driven by a consensus client through the Engine API port with tokens, as Prysm and Lodestar do.
 
-use crate::running::Node;
+use crate::running::{Node, request};
 use crate::support::{HEAD, TestDir, amsterdam_genesis};
 use serde_json::{Value, json};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
 
 pub(crate) const ZERO: &str = "0x0000000000000000000000000000000000000000000000000000000000000000";
 
@@ -458,4 +461,69 @@ fn an_amsterdam_block_is_built_validated_made_head_and_serves_its_access_list() 
         6,
         "the system contracts: {accounts}"
     );
+}
+
+/// A request by REST: its status, type and body.
+fn rest(
+    node: &Node,
+    method: &str,
+    path: &str,
+    body: &str,
+    headers: &[(&str, &str)],
+) -> (u16, String) {
+    let token = format!("Bearer {}", node.token());
+    let mut all = vec![("authorization", token.as_str())];
+    all.extend_from_slice(headers);
+    request(node.engine, method, path, body, &all)
+}
+
+#[test]
+fn the_engine_api_is_there_by_rest_with_the_same_token() {
+    let node = Node::with_chain();
+    let capabilities = "/engine/v1/capabilities";
+    assert_eq!(request(node.engine, "GET", capabilities, "", &[]).0, 401);
+    let (status, body) = rest(&node, "GET", capabilities, "", &[]);
+    assert_eq!(status, 200);
+    assert!(body.contains("\"amsterdam\""), "{body}");
+    let ssz = ("content-type", "application/octet-stream");
+    let osaka = ("eth-execution-version", "osaka");
+    for (path, headers, want) in [
+        ("payloads", &[osaka, ssz][..], (400, "ssz-decode-error")),
+        ("payloads", &[ssz], (400, "unsupported-fork")),
+        ("payloads", &[osaka], (415, "unsupported-media-type")),
+        (
+            "payloads",
+            &[osaka, ("content-type", "application/json")],
+            (415, "unsupported-media-type"),
+        ),
+        ("payload", &[osaka, ssz], (404, "method-not-found")),
+    ] {
+        let (status, body) = rest(&node, "POST", &format!("/engine/v1/{path}"), "{}", headers);
+        assert_eq!(status, want.0, "{path} {headers:?}: {body}");
+        assert!(body.contains(want.1), "{body}");
+    }
+    // No other server offers it, and nor does this one without the flag.
+    assert_eq!(request(node.http, "GET", capabilities, "", &[]).0, 404);
+    let node = Node::with_chain_and("--engine-rest-enabled=false");
+    assert_eq!(rest(&node, "GET", capabilities, "", &[]).0, 404);
+}
+
+#[test]
+fn a_consensus_client_may_speak_http_2() {
+    let node = Node::with_chain();
+    let first_frame = |address| {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream
+            .set_read_timeout(Some(Duration::from_secs(10)))
+            .unwrap();
+        stream
+            .write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+            .unwrap();
+        stream.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0]).unwrap();
+        let mut frame = [0; 9];
+        let read = stream.read_exact(&mut frame);
+        read.is_ok().then_some(frame[3])
+    };
+    assert_eq!(first_frame(node.engine), Some(4), "SETTINGS");
+    assert_ne!(first_frame(node.http), Some(4));
 }

@@ -13,7 +13,7 @@ use serde::Deserialize;
 
 /// A version of the method: its fields and forks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Version {
+pub(super) enum Version {
     V1,
     V2,
     V3,
@@ -99,29 +99,45 @@ fn fork_choice_updated(
         safe: state.safe_block_hash,
         finalized: state.finalized_block_hash,
     };
-    let verdict = backend.consensus.fork_choice(choice).map_err(refused)?;
-    count_status(format!("forkchoiceUpdated{version:?}"), &verdict);
-    backend.engine_log.fork_choice(backend, &choice, &verdict);
-    if !matches!(verdict, Verdict::Valid(_)) {
-        write_response(out, &verdict, choice.head, None);
-        return Ok(());
-    }
-    // The fork choice is applied, even if the attributes are invalid.
-    let mut id = None;
-    if params.raw(1).is_some() {
+    let attributes = || {
+        params.raw(1)?;
         let read: Result<PayloadAttributes, RpcError> = params.required(1);
-        let attributes = read.map_err(|error| invalid_attributes(&error.message))?;
-        let head = backend.chain().head();
-        if head.id.hash == choice.head {
-            check_attributes(backend, version, &attributes, &head)?;
-            let payload_id = payload_id(version, &choice.head, &attributes);
-            let template = template(backend, choice.head, attributes);
-            backend.payloads.start(payload_id, template)?;
-            id = Some(payload_id);
-        }
-    }
+        Some(read.map_err(|error| invalid_attributes(&error.message)))
+    };
+    let (verdict, id) = apply(backend, version, &choice, attributes)?;
     write_response(out, &verdict, choice.head, id);
     Ok(())
+}
+
+/// Sets the head, and if there are attributes starts a payload on top of it, whose id is returned. The attributes are
+/// read after the fork choice is applied: it holds even if they are invalid.
+///
+/// # Errors
+/// Why the fork choice or the attributes are refused, or a fault.
+pub(super) fn apply(
+    backend: &Backend,
+    version: Version,
+    choice: &ForkChoice,
+    attributes: impl FnOnce() -> Option<Result<PayloadAttributes, RpcError>>,
+) -> Result<(Verdict, Option<[u8; 8]>), RpcError> {
+    let verdict = backend.consensus.fork_choice(*choice).map_err(refused)?;
+    count_status(format!("forkchoiceUpdated{version:?}"), &verdict);
+    backend.engine_log.fork_choice(backend, choice, &verdict);
+    if !matches!(verdict, Verdict::Valid(_)) {
+        return Ok((verdict, None));
+    }
+    let Some(attributes) = attributes().transpose()? else {
+        return Ok((verdict, None));
+    };
+    let head = backend.chain().head();
+    if head.id.hash != choice.head {
+        return Ok((verdict, None));
+    }
+    check_attributes(backend, version, &attributes, &head)?;
+    let id = payload_id(version, &choice.head, &attributes);
+    let template = template(backend, choice.head, attributes);
+    backend.payloads.start(id, template)?;
+    Ok((verdict, Some(id)))
 }
 
 fn refused(error: ForkChoiceError) -> RpcError {

@@ -1,6 +1,6 @@
 //! The namespaces `engine` and `testing`: what a consensus client calls.
 //!
-//! Spec: execution-apis `engine/`.
+//! Spec: execution-apis `engine/`. `rest` offers the methods by REST and SSZ too.
 
 mod blobs;
 mod bodies;
@@ -9,6 +9,7 @@ mod identity;
 mod log;
 mod new_payload;
 mod payload;
+pub(crate) mod rest;
 mod testing;
 
 pub(crate) use log::{EngineLog, write_imported, write_syncing};

@@ -51,6 +51,18 @@ fn new_payload(
         parent_beacon_block_root: params.optional::<B256>(2)?,
         execution_requests: params.optional::<Vec<Bytes>>(3)?,
     };
+    validate_input(backend, version, input)
+}
+
+/// Validates a payload in a version of the method, and returns the hash of its block too.
+///
+/// # Errors
+/// What the method does not take, or a fault.
+pub(super) fn validate_input(
+    backend: &Backend,
+    version: PayloadVersion,
+    input: PayloadInput,
+) -> Result<(Verdict, B256), RpcError> {
     let (number, claimed) = (input.payload.block_number(), input.payload.block_hash());
     let (verdict, hash) = match backend.chain().decode_payload(version, input) {
         Ok(payload) => {

@@ -4,13 +4,14 @@
 //! arrive.
 
 use crate::dispatch::{Dispatcher, RpcResponse, error_response};
+use crate::engine::rest::{BASE as REST_BASE, MAX_BODY_BYTES};
 use crate::graphql::{GraphQl, PATH as GRAPHQL_PATH, by_get, by_post};
 use crate::response_stream::Chunk;
 use crate::server::access::{Access, Authentication};
 use crate::server::body::ResponseBody;
 use crate::server::tls::Tls;
 use crate::server::tokens::Caller;
-use crate::server::{graphql, gzip, login, socket};
+use crate::server::{graphql, gzip, login, rest, socket};
 use crate::session::Session;
 use crate::{RpcError, dashboard, metrics};
 use bytes::Bytes;
@@ -20,10 +21,13 @@ use hyper::header::{self, HeaderMap, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
 use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
@@ -35,6 +39,15 @@ use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 /// transfers, swaps and mints has 0.4 MiB.
 const MAX_INITIAL_CAPACITY: usize = 1 << 20;
 
+/// Most bytes of a request before its body.
+const MAX_HEAD_BYTES: usize = 64 << 10;
+/// How long a connection may go on once the server stops.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Bytes that a stream of HTTP/2 may have under way, and requests of a connection at a time.
+const STREAM_WINDOW: u32 = 4 << 20;
+const MAX_STREAMS: u32 = 32;
+
 /// Options and limits of a server.
 #[derive(Clone, Debug)]
 pub struct HttpOptions {
@@ -44,6 +57,8 @@ pub struct HttpOptions {
     pub dashboard: bool,
     /// Whether it answers GraphQL, and if so how many blocks of one range at most; 0 for no bound.
     pub graphql: Option<u64>,
+    /// Whether it offers the Engine API by REST too.
+    pub engine_rest: bool,
     /// Whether a connection may become a WebSocket.
     pub websocket: bool,
     /// Access control.
@@ -168,23 +183,47 @@ impl Connection {
         let permit = Arc::new(permit);
         let timeout = self.options.read_timeout;
         let _gauge = metrics::http_connection();
+        let speaks_http2 = self.options.engine_rest;
+        let has_asked = Arc::new(AtomicBool::new(false));
+        let asked = Arc::clone(&has_asked);
         let service = service_fn(move |request| {
+            asked.store(true, Ordering::Relaxed);
             let (this, permit) = (self.clone(), Arc::clone(&permit));
             async move { Ok::<_, Infallible>(this.respond(request, permit).await) }
         });
-        let serving = http1::Builder::new()
+        let stream = TokioIo::new(stream);
+        let stopped = async move { drop(stop.wait_for(|stop| *stop).await) };
+        if !speaks_http2 {
+            let serving = http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(timeout)
+                .max_buf_size(MAX_HEAD_BYTES)
+                .pipeline_flush(true)
+                .serve_connection(stream, service)
+                .with_upgrades();
+            return until(serving, stopped, |serving| serving.graceful_shutdown()).await;
+        }
+        // A consensus client may speak HTTP/2 (EIP-8178); wallets and pages need not.
+        let mut builder = auto::Builder::new(TokioExecutor::new());
+        builder
+            .http1()
             .timer(TokioTimer::new())
             .header_read_timeout(timeout)
-            .max_buf_size(64 << 10)
-            .pipeline_flush(true)
-            .serve_connection(TokioIo::new(stream), service)
-            .with_upgrades();
-        tokio::pin!(serving);
+            .max_buf_size(MAX_HEAD_BYTES)
+            .pipeline_flush(true);
+        builder
+            .http2()
+            .timer(TokioTimer::new())
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(4 * STREAM_WINDOW)
+            .max_concurrent_streams(MAX_STREAMS)
+            .keep_alive_interval(timeout)
+            .max_header_list_size(64 << 10);
+        let serving = builder.serve_connection_with_upgrades(stream, service);
         tokio::select! {
-            _ = serving.as_mut() => return,
-            _ = stop.wait_for(|stop| *stop) => serving.as_mut().graceful_shutdown(),
+            () = until(serving, stopped, |serving| serving.graceful_shutdown()) => {},
+            () = silence(&has_asked, timeout) => {},
         }
-        let _ = tokio::time::timeout(Duration::from_secs(5), serving).await;
     }
 
     async fn respond(
@@ -226,6 +265,12 @@ impl Connection {
         {
             return self.graphql(graphql, request).await;
         }
+        if self.options.engine_rest && request.uri().path().starts_with(REST_BASE) {
+            return match self.authorize(request.headers()) {
+                Err(refused) => *refused,
+                Ok(_) => self.rest(request).await,
+            };
+        }
         match *request.method() {
             Method::OPTIONS => plain(StatusCode::NO_CONTENT, ""),
             Method::GET if socket::is_upgrade(&request) && self.options.websocket => {
@@ -247,6 +292,23 @@ impl Connection {
             },
             _ => plain(StatusCode::METHOD_NOT_ALLOWED, "method not allowed"),
         }
+    }
+
+    async fn rest(&self, request: Request<Incoming>) -> HttpResponse {
+        let (endpoint, mut read) = match rest::read_head(&request) {
+            Ok(read) => read,
+            Err(error) => return rest::refusal(&error),
+        };
+        if endpoint.is_post {
+            match self.body(request, MAX_BODY_BYTES).await {
+                Ok(body) => read.body = body,
+                Err(refused) if refused.status() == StatusCode::PAYLOAD_TOO_LARGE => {
+                    return rest::too_large();
+                }
+                Err(refused) => return *refused,
+            }
+        }
+        rest::respond(&self.dispatcher, endpoint, read).await
     }
 
     async fn graphql(&self, graphql: &Arc<GraphQl>, request: Request<Incoming>) -> HttpResponse {
@@ -430,7 +492,7 @@ impl Connection {
     }
 }
 
-fn header_text(headers: &HeaderMap, name: header::HeaderName) -> Option<&str> {
+pub(super) fn header_text(headers: &HeaderMap, name: header::HeaderName) -> Option<&str> {
     headers.get(name)?.to_str().ok()
 }
 
@@ -454,6 +516,29 @@ fn allow_origin(headers: &mut HeaderMap, origin: HeaderValue) {
 fn json_stream(first: Option<Bytes>, rest: Receiver<Chunk>) -> HttpResponse {
     let rest = Some(rest);
     json_body(StatusCode::OK, ResponseBody::Stream { first, rest })
+}
+
+/// Serves a connection until it ends, or for 5 s more once `stopped` ends.
+async fn until<C: Future>(
+    serving: C,
+    stopped: impl Future<Output = ()>,
+    shut_down: impl FnOnce(Pin<&mut C>),
+) {
+    tokio::pin!(serving, stopped);
+    tokio::select! {
+        _ = serving.as_mut() => return,
+        () = stopped => shut_down(serving.as_mut()),
+    }
+    let _ = tokio::time::timeout(SHUTDOWN_TIMEOUT, serving).await;
+}
+
+/// Ends after `timeout` if the connection has asked for nothing by then: until the first bytes have told which HTTP is
+/// spoken, no other limit holds.
+async fn silence(has_asked: &AtomicBool, timeout: Duration) {
+    tokio::time::sleep(timeout).await;
+    if has_asked.load(Ordering::Relaxed) {
+        std::future::pending::<()>().await;
+    }
 }
 
 /// Collects a body in one buffer, whose capacity is reserved up front; its frames are freed as they arrive.

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `http`, `body`, `gzip`, `text` | HTTP/1.1, response bodies, compression, pages of text |
 //! | `graphql` | GraphQL by GET and POST |
+//! | `rest` | the Engine API by REST |
 //! | `socket`, `ipc` | WebSocket, Unix sockets |
 //! | `access`, `jwt`, `tokens`, `login` | access control, the Engine API's tokens, users' tokens, logins |
 //! | `tls`, `der`, `pem`, `x509` | TLS, and readers of keys and certificates |
@@ -18,6 +19,7 @@ mod ipc;
 mod jwt;
 mod login;
 mod pem;
+mod rest;
 mod socket;
 mod text;
 mod tls;

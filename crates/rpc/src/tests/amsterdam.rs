@@ -7,7 +7,7 @@ use niwaki_primitives::{B256, Signed, TxEip4844, U256};
 use niwaki_txpool::{Sidecar, encode_network};
 
 /// The chain of `testdata/amsterdam` with the fork at `time`.
-fn rig_at(time: u64) -> Rig {
+pub(super) fn rig_at(time: u64) -> Rig {
     let text = include_str!("../../../../testdata/amsterdam/genesis.json");
     let mut json: Value = serde_json::from_str(text).unwrap();
     json["config"]["amsterdamTime"] = time.into();
@@ -89,7 +89,7 @@ where
 }
 
 /// A transaction of the account of key 1 with this blob, as it is sent.
-fn blob_transaction(blob: &Blob) -> (B256, Vec<u8>) {
+pub(super) fn blob_transaction(blob: &Blob) -> (B256, Vec<u8>) {
     let commitment = blob_commitment(blob).unwrap();
     let mut versioned_hash = niwaki_crypto::sha256(commitment.as_slice());
     versioned_hash.0[0] = 1;

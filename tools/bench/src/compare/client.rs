@@ -65,6 +65,8 @@ const IDLE_POLLS: u32 = 4;
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 const IDLE_CPU_MS: f64 = 50.0;
 const IDLE_BYTES: u64 = 1 << 20;
+/// Most bytes of an answer: a block with 21 blobs has 6 MB in hexadecimal.
+const MAX_ANSWER: u64 = 64 << 20;
 /// Transactions per JSON-RPC batch.
 const BATCH_TRANSACTIONS: usize = 100;
 /// Milliseconds of one tick of the times in `/proc`.
@@ -272,8 +274,47 @@ impl Client {
         Ok((accepted, refused))
     }
 
-    fn post(&self, request: &str) -> Result<String> {
+    /// The response to a request.
+    pub(super) fn post(&self, request: &str) -> Result<String> {
         self.send(request, &self.token()?)
+    }
+
+    /// The result of a call.
+    pub(super) fn call(&self, method: &str, params: &Value) -> Result<Value> {
+        let text = self.post(&super::requests::request(method, params))?;
+        let mut response: Value = serde_json::from_str(&text)
+            .wrap_err_with(|| format!("{}: not JSON: {text}", self.name))?;
+        ensure!(response.get("error").is_none(), "{method}: {response}");
+        Ok(response["result"].take())
+    }
+
+    /// The answer of the Engine API by REST, to a POST of `body` or to a GET.
+    pub(super) fn rest(&self, path: &str, fork: &str, body: Option<&[u8]>) -> Result<Vec<u8>> {
+        let (url, token) = (format!("{}/engine/v1/{path}", self.engine), self.token()?);
+        let mut response = match body {
+            Some(body) => self
+                .agent
+                .post(&url)
+                .header("content-type", "application/octet-stream")
+                .header("eth-execution-version", fork)
+                .header("authorization", token)
+                .send(body)?,
+            None => self
+                .agent
+                .get(&url)
+                .header("eth-execution-version", fork)
+                .header("authorization", token)
+                .call()?,
+        };
+        let body = response.body_mut().with_config().limit(MAX_ANSWER);
+        let answer = body.read_to_vec()?;
+        ensure!(
+            response.status() == 200,
+            "{url}: {}: {}",
+            response.status(),
+            String::from_utf8_lossy(&answer)
+        );
+        Ok(answer)
     }
 
     fn token(&self) -> Result<String> {
@@ -290,7 +331,8 @@ impl Client {
             .header("authorization", token)
             .send(request);
         let mut response = response.wrap_err_with(at)?;
-        response.body_mut().read_to_string().wrap_err_with(at)
+        let body = response.body_mut().with_config().limit(MAX_ANSWER);
+        body.read_to_string().wrap_err_with(at)
     }
 
     /// Fails if the client has exited by itself.

@@ -1,0 +1,103 @@
+//! Blobs of the transactions in the pool.
+
+use super::large::blobs_response;
+use super::{Answer, RestReply, RestRequest};
+use crate::{Backend, RpcError};
+use alloy_rpc_types_engine::ssz_engine_types as containers;
+use containers::{BlobCellsAndProofs, BlobEntry, BlobsResponse, Optional};
+use niwaki_crypto::{Blob, KzgPoint};
+use niwaki_primitives::{BlobAndProofV1, Fork};
+use niwaki_txpool::PooledBlob;
+
+/// Most blobs of one request.
+pub(super) const MAX_BLOBS: usize = containers::MAX_BLOBS_REQUEST;
+
+fn find(
+    backend: &Backend,
+    request: &RestRequest,
+) -> Result<Vec<Option<PooledBlob>>, super::RestError> {
+    let read: containers::BlobsV1Request = request.read()?;
+    Ok(backend.pool.blobs(&read.versioned_hashes))
+}
+
+/// Each blob with its one proof, until Osaka.
+pub(super) fn v1(backend: &Backend, request: &RestRequest) -> Answer {
+    let chain = backend.chain();
+    if chain.spec().fork_of(&chain.head().header) >= Fork::Osaka {
+        let words = "Unsupported fork: blobs/v1 ended with Osaka, use blobs/v2";
+        return Err(RpcError::new(-38005, words).into());
+    }
+    let found = find(backend, request)?.into_iter().map(|blob| {
+        let blob = blob.as_ref()?;
+        let (blob, proof) = blob.blob().zip(blob.proof())?;
+        Some(BlobAndProofV1 {
+            blob: Box::new(*blob),
+            proof: *proof,
+        })
+    });
+    let entries = containers::BlobsV1Response::try_from(found.collect::<Vec<_>>());
+    Ok(RestReply::of(&entries.map_err(|error| {
+        RpcError::internal(format!("{error:?}"))
+    })?))
+}
+
+/// Each blob with its cell proofs.
+fn with_cells(blobs: &[Option<PooledBlob>]) -> Vec<Option<(&Blob, &[KzgPoint])>> {
+    let blobs = blobs.iter().map(Option::as_ref);
+    let blobs = blobs.map(|blob| blob.and_then(|blob| blob.blob().zip(blob.cell_proofs())));
+    blobs.collect()
+}
+
+/// All blobs with their cell proofs; nothing if one is missing.
+pub(super) fn v2(backend: &Backend, request: &RestRequest) -> Answer {
+    let blobs = find(backend, request)?;
+    let blobs = with_cells(&blobs);
+    Ok(match blobs.iter().all(Option::is_some) {
+        true => RestReply::Ssz(blobs_response(&blobs)),
+        false => RestReply::NoContent,
+    })
+}
+
+/// Each blob with its cell proofs, or that it is missing.
+pub(super) fn v3(backend: &Backend, request: &RestRequest) -> Answer {
+    let blobs = find(backend, request)?;
+    Ok(RestReply::Ssz(blobs_response(&with_cells(&blobs))))
+}
+
+/// The cells of each blob that a mask names, at their places among all 128. About 1 ms per blob.
+pub(super) fn v4(backend: &Backend, request: &RestRequest) -> Answer {
+    let read: containers::BlobsV4Request = request.read()?;
+    let mask = read.indices_bitarray.0;
+    let is_requested = |index: usize| mask[index / 8] & (1 << (index % 8)) != 0;
+    let mut entries = Vec::new();
+    for blob in backend.pool.blobs(&read.versioned_hashes) {
+        request.check_deadline()?;
+        let blob = blob
+            .as_ref()
+            .and_then(|blob| Some((blob, blob.cell_proofs()?)));
+        let Some((blob, proofs)) = blob else {
+            entries.push(BlobEntry {
+                available: false,
+                contents: BlobCellsAndProofs::default(),
+            });
+            continue;
+        };
+        let cells = blob.cells();
+        let failed = |error| RpcError::internal(format!("the cells of a blob: {error}"));
+        let cells = cells.map_err(failed)?;
+        let cells = cells.into_iter().enumerate();
+        let proofs = proofs.iter().enumerate();
+        entries.push(BlobEntry {
+            available: true,
+            contents: BlobCellsAndProofs {
+                blob_cells: cells
+                    .map(|(index, cell)| Optional::from(is_requested(index).then_some(cell)))
+                    .collect(),
+                proofs: proofs
+                    .map(|(index, proof)| Optional::from(is_requested(index).then_some(*proof)))
+                    .collect(),
+            },
+        });
+    }
+    Ok(RestReply::of(&BlobsResponse { entries }))
+}
