@@ -13,18 +13,8 @@ root="$(mktemp -d)"
 trap 'rm -rf "$root"' EXIT
 
 version="$("$niwaki" --version | cut -d' ' -f2 | tr - +)"
-install -Dm755 "$niwaki" "$root/usr/bin/niwaki"
-strip "$root/usr/bin/niwaki"
-install -Dm644 packaging/systemd/niwaki.service "$root/lib/systemd/system/niwaki.service"
-install -Dm644 packaging/systemd/config.toml "$root/etc/niwaki/config.toml"
-"$niwaki" man --to "$root/usr/share/man/man1"
-gzip -9n "$root"/usr/share/man/man1/*.1
-install -d "$root/usr/share/bash-completion/completions" "$root/usr/share/zsh/vendor-completions" "$root/usr/share/fish/vendor_completions.d"
-"$niwaki" completions bash > "$root/usr/share/bash-completion/completions/niwaki"
-"$niwaki" completions zsh > "$root/usr/share/zsh/vendor-completions/_niwaki"
-"$niwaki" completions fish > "$root/usr/share/fish/vendor_completions.d/niwaki.fish"
-install -Dm644 LICENSE-MIT LICENSE-APACHE -t "$root/usr/share/doc/niwaki"
-install -Dm644 packaging/grafana/niwaki.json packaging/prometheus/*.yml -t "$root/usr/share/niwaki"
+export SOURCE_DATE_EPOCH="${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}"
+scripts/stage.sh "$niwaki" "$root" /lib/systemd/system /usr/share/zsh/vendor-completions
 
 install -d "$root/DEBIAN"
 install -m755 packaging/deb/{postinst,prerm,postrm} "$root/DEBIAN"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the package in a clean Debian, runs the node as its unit would, upgrades it over its data, and removes it without leftovers.
-# Needs root, debootstrap and a mirror; systemd-analyze checks the unit where it is there.
+# Then the same with the package for Fedora, if rpm is there. Needs root, debootstrap and a mirror; systemd-analyze checks the unit where it is there.
 #
 #   scripts/package-test.sh [MIRROR]
 set -euo pipefail
@@ -58,7 +58,7 @@ end() {
 }
 say "run as its user"
 run && end
-stat -c '%U %a %n' "$root"/var/lib/niwaki
+inside stat -c '%U %a %n' /var/lib/niwaki
 identity="$(cat "$root/var/lib/niwaki/database/IDENTITY")"
 say "upgrade over its data and a changed configuration"
 inside dpkg -i /tmp/niwaki.deb
@@ -74,6 +74,28 @@ files > "$folder/after"
 diff "$folder/before" "$folder/after"
 inside cat /etc/passwd /etc/group | sort | diff "$folder/users" -
 echo "nothing is left"
+
+if command -v rpmbuild > /dev/null; then
+  # rpm installs into another root; its scripts find there what they call, by the names that Fedora has too.
+  say "package for Fedora"
+  rpm="$(scripts/package-rpm.sh "$folder")"
+  rpm --root "$root" --nodeps --install "$rpm"
+  inside stat -c '%U %a %n' /var/lib/niwaki
+  sed -i 's/^network = .*/network = "dev"/' "$root/etc/niwaki/config.toml"
+  run && end
+  identity="$(cat "$root/var/lib/niwaki/database/IDENTITY")"
+  rpm --root "$root" --nodeps --upgrade --force "$rpm"
+  grep -q '^network = "dev"' "$root/etc/niwaki/config.toml"
+  run && end
+  [ "$identity" = "$(cat "$root/var/lib/niwaki/database/IDENTITY")" ]
+  rpm --root "$root" --erase niwaki
+  # As everywhere with rpm, what the node has written stays, and a configuration that was changed.
+  [ -d "$root/var/lib/niwaki/database" ] && [ -e "$root/etc/niwaki/config.toml.rpmsave" ]
+  rm -r "$root/var/lib/niwaki" "$root/etc/niwaki"
+  files | grep -vE '^/(var/lib/rpm|root/.rpmdb)' > "$folder/after"
+  diff "$folder/before" "$folder/after"
+  echo "nothing else is left"
+fi
 if command -v systemd-analyze > /dev/null; then
   say "unit"
   install -Dm755 "${NIWAKI:-$CARGO_TARGET_DIR/release/niwaki}" "$folder/unit/usr/bin/niwaki"
