@@ -22,6 +22,7 @@ bin="$CARGO_TARGET_DIR/release"
 if [ "$(uname -m)" = x86_64 ]; then
   step cargo xtask handlers "$bin/niwaki"
 fi
+step scripts/docs-site.sh "$CARGO_TARGET_DIR/site"
 # Beside geth where `cargo xtask peers` has built it, else beside itself.
 peer=("--geth" "$CARGO_TARGET_DIR/peers/geth")
 [ -x "${peer[1]}" ] || peer=()

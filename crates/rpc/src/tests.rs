@@ -20,6 +20,7 @@ use tokio::runtime::Runtime;
 mod amsterdam;
 mod blocks;
 mod by_sender;
+mod documented;
 mod explaining;
 mod filling;
 mod graphql;

@@ -1,8 +1,9 @@
-//! `docs/besu-flags.md` says of each flag of Besu 26.8.0 what it does here. `NIWAKI_WRITE_DOCS=1 cargo test` writes it.
+//! `docs/besu-flags.md` says of each flag of Besu 26.8.0 what it does here, `docs/flags.md` of each flag of ours.
+//! `NIWAKI_WRITE_DOCS=1 cargo test` writes them.
 
 use crate::config::flags::KnownFlag;
 use crate::options::Options;
-use clap::CommandFactory;
+use clap::{Arg, CommandFactory};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
@@ -82,14 +83,98 @@ fn the_page_of_besus_flags_says_what_each_does() {
         .map(|line| line.split(['=', ' ']).next().unwrap_or(line))
         .collect();
     assert_eq!(names.len(), 293);
-    let page = page(&names);
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/besu-flags.md");
+    check("besu-flags.md", &page(&names));
+}
+
+/// Compares a page with the file in `docs`, or writes it there.
+#[track_caller]
+fn check(name: &str, page: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../docs")
+        .join(name);
     if std::env::var_os("NIWAKI_WRITE_DOCS").is_some() {
-        std::fs::write(&path, &page).unwrap();
+        std::fs::write(&path, page).unwrap();
     }
     let written = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
         written == page,
-        "NIWAKI_WRITE_DOCS=1 cargo test writes docs/besu-flags.md anew"
+        "NIWAKI_WRITE_DOCS=1 cargo test writes docs/{name} anew"
     );
+}
+
+/// A flag with its value, its default and its help.
+fn flag(out: &mut String, arg: &Arg) {
+    let Some(long) = arg.get_long() else { return };
+    let value = arg.get_value_names().unwrap_or_default().first();
+    let value = value.filter(|_| arg.get_action().takes_values());
+    let value = value.map_or(String::new(), |value| format!("={value}"));
+    let defaults = arg.get_default_values().iter();
+    let defaults: Vec<_> = defaults.map(|value| value.to_string_lossy()).collect();
+    let mut help = arg.get_help().map_or(String::new(), ToString::to_string);
+    if !defaults.is_empty() && arg.get_action().takes_values() {
+        let _ = write!(help, " [default: {}]", defaults.join(","));
+    }
+    let mut words = vec![format!("`--{long}{value}`")];
+    words.extend(help.split_whitespace().map(str::to_owned));
+    wrapped(out, "- ", &words);
+}
+
+/// The text of the page of our own flags.
+fn flags_page() -> String {
+    let mut command = Options::command();
+    command.build();
+    let mut headings: Vec<(&str, Vec<&Arg>)> = Vec::new();
+    for arg in command.get_arguments().filter(|arg| !arg.is_hide_set()) {
+        let heading = arg.get_help_heading().unwrap_or("General");
+        match headings.iter_mut().find(|(known, _)| *known == heading) {
+            Some((_, args)) => args.push(arg),
+            None => headings.push((heading, vec![arg])),
+        }
+    }
+    let mut out = "# Flags\n\nOf the node: what `niwaki --help` lists. A flag is also a variable \
+                   (`NIWAKI_RPC_HTTP_PORT`) and a key of the configuration file (`rpc-http-port`): \
+                   [where\nflags come from](node.md#where-flags-come-from). `niwaki COMMAND --help` \
+                   has those of a command.\n"
+        .to_owned();
+    for (heading, args) in headings {
+        let _ = writeln!(out, "\n## {heading}\n");
+        args.into_iter().for_each(|arg| flag(&mut out, arg));
+    }
+    let _ = writeln!(out, "\n## Commands\n");
+    for command in command
+        .get_subcommands()
+        .filter(|command| !command.is_hide_set())
+    {
+        let about = command
+            .get_about()
+            .map_or(String::new(), ToString::to_string);
+        let mut words = vec![format!("`niwaki {}`", command.get_name())];
+        words.extend(about.split_whitespace().map(str::to_owned));
+        wrapped(&mut out, "- ", &words);
+    }
+    out
+}
+
+#[test]
+fn the_page_of_flags_says_what_each_does() {
+    check("flags.md", &flags_page());
+}
+
+#[test]
+fn the_flags_that_take_the_place_of_geths_exist() {
+    let command = Options::command();
+    let page = include_str!("../../../../../docs/moving.md");
+    let rows = page.lines().filter(|line| line.starts_with("| `--"));
+    let ours = rows.map(|row| row.split('|').nth(2).expect("two columns"));
+    let flags = ours.flat_map(|cell| cell.split('`').filter_map(|word| word.strip_prefix("--")));
+    let flags: Vec<&str> = flags
+        .map(|flag| flag.split('=').next().unwrap_or(flag))
+        .collect();
+    assert!(flags.len() > 40, "{flags:?}");
+    for flag in flags {
+        assert!(
+            matches!(KnownFlag::find(&command, flag), Some(KnownFlag::Flag(_))),
+            "--{flag}"
+        );
+    }
 }
