@@ -10,7 +10,7 @@ to="$(realpath -m "${1:-target/site}")"
 mdbook="$(command -v mdbook || true)"
 if [ -z "$mdbook" ]; then
   mdbook="$CARGO_TARGET_DIR/tools/bin/mdbook"
-  [ -x "$mdbook" ] || cargo install --quiet --locked --root "$CARGO_TARGET_DIR/tools" --no-default-features --features search mdbook@0.5.2
+  [ -x "$mdbook" ] || cargo install --quiet --locked --root "$CARGO_TARGET_DIR/tools" --no-default-features --features search mdbook@0.5.4
 fi
 from="$(mktemp -d)"
 trap 'rm -rf "$from"' EXIT
