@@ -12,7 +12,7 @@
 //! | `block`, `transaction`, `account` | what it may ask of each |
 //! | `call` | messages to simulate, and filters of logs |
 //! | `scalars` | numbers, hashes, addresses and bytes as text |
-//! | `bounds` | ends a request at its deadline, or when its answer is too long |
+//! | `bounds` | refuses and ends requests that are too large |
 
 mod account;
 mod block;
@@ -39,6 +39,9 @@ pub(crate) const PATH: &str = "/graphql";
 const MAX_DEPTH: usize = 24;
 /// Most fields of a request, each counted once however often it comes in the answer.
 const MAX_FIELDS: usize = 1_000;
+
+/// Most bytes of a query besides its strings: what it takes to be parsed follows from them.
+const MAX_QUERY_BYTES: usize = 64 << 10;
 
 /// The name of a request in the metrics of calls.
 const METHOD: &str = "graphql";
@@ -84,8 +87,11 @@ impl GraphQl {
         runtime: &tokio::runtime::Handle,
     ) -> (bool, Vec<u8>) {
         let began = Instant::now();
-        let request = request.data(Deadline(deadline));
-        let execute = || runtime.block_on(self.schema.execute(request));
+        let mut request = request.data(Deadline(deadline));
+        let execute = || match is_bounded_request(&mut request) {
+            true => runtime.block_on(self.schema.execute(request)),
+            false => Response::from_errors(vec![ServerError::new("Query is too complex.", None)]),
+        };
         let response = catch_unwind(AssertUnwindSafe(execute)).unwrap_or_else(|_| {
             tracing::error!("A GraphQL request panicked");
             let error = ServerError::new("the request's handler crashed", None);
@@ -98,6 +104,14 @@ impl GraphQl {
         };
         metrics::record_call(METHOD, began.elapsed(), &result);
         (result.is_ok(), to_json(&response))
+    }
+}
+
+/// Whether its text, with fragments in their places, is within bounds; one that can't be read is refused later.
+fn is_bounded_request(request: &mut Request) -> bool {
+    match request.parsed_query() {
+        Ok(document) => bounds::is_bounded(document, MAX_FIELDS),
+        Err(_) => true,
     }
 }
 
@@ -115,7 +129,8 @@ pub(crate) fn by_get(query: &str) -> Result<Request, Refused> {
         });
     let query = parts.collect::<Vec<_>>().join("&");
     let request = parse_query_string(&query);
-    let mut request = request.map_err(|error| Refused::Malformed(error.to_string()))?;
+    let request = request.map_err(|error| Refused::Malformed(error.to_string()))?;
+    let mut request = with_query(request)?;
     // One that does not parse is refused when it runs.
     if let Ok(document) = request.parsed_query() {
         let mut operations = document.operations.iter();
@@ -123,7 +138,7 @@ pub(crate) fn by_get(query: &str) -> Result<Request, Refused> {
             return Err(Refused::MutationByGet);
         }
     }
-    with_query(request)
+    Ok(request)
 }
 
 /// Reads a request from the body of a POST: JSON, or with `application/graphql` the query itself.
@@ -143,10 +158,45 @@ pub(crate) fn by_post(content_type: Option<&str>, body: &[u8]) -> Result<Request
 }
 
 fn with_query(request: Request) -> Result<Request, Refused> {
-    match request.query.is_empty() {
-        true => Err(Refused::Malformed("the member query is missing".to_owned())),
-        false => Ok(request),
+    if request.query.is_empty() {
+        return Err(Refused::Malformed("the member query is missing".to_owned()));
     }
+    if bytes_outside_strings(&request.query) > MAX_QUERY_BYTES {
+        let words = format!("the query has more than {MAX_QUERY_BYTES} bytes besides its strings");
+        return Err(Refused::Malformed(words));
+    }
+    Ok(request)
+}
+
+/// The length of a query without what is in its strings, which may be transactions with blobs.
+fn bytes_outside_strings(query: &str) -> usize {
+    let (mut outside, mut rest) = (0, query);
+    while let Some(at) = rest.find(['"', '#']) {
+        let (before, from) = rest.split_at(at);
+        let length = match from {
+            comment if comment.starts_with('#') => {
+                let end = comment.find(['\n', '\r']).unwrap_or(comment.len());
+                outside += end;
+                end
+            }
+            block if block.starts_with("\"\"\"") => after(&block[3..], "\"\"\"") + 3,
+            string => after(&string[1..], "\"") + 1,
+        };
+        outside += before.len() + 2;
+        rest = &from[length..];
+    }
+    outside + rest.len()
+}
+
+/// The length of `text` up to the end of the first `quote` without a backslash; all of it if there is none.
+fn after(text: &str, quote: &str) -> usize {
+    let mut found = text.match_indices(quote);
+    let is_escaped = |at: usize| {
+        let backslashes = text[..at].bytes().rev().take_while(|byte| *byte == b'\\');
+        backslashes.count() % 2 == 1
+    };
+    let end = found.find(|(at, _)| !is_escaped(*at));
+    end.map_or(text.len(), |(at, _)| at + quote.len())
 }
 
 /// The answer to a request that did not run.
@@ -180,4 +230,33 @@ fn with_codes(mut response: Response) -> Response {
         extensions.set("classification", "DataFetchingException");
     }
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_of_strings_do_not_count_and_those_of_comments_do() {
+        let most = |text: &str| bytes_outside_strings(text);
+        assert_eq!(most("{ a }"), 5);
+        let long = "0".repeat(1_000);
+        for text in [
+            format!("{{ a(b: \"{long}\") }}"),
+            format!("{{ a(b: \"\\\"{long}\") }}"),
+            format!("{{ a(b: \"\"\"\"{long}\n\"\"\") }}"),
+            format!("# \"\n{{ a(b: \"{long}\") }}"),
+        ] {
+            assert!(most(&text) < 30, "{text}");
+        }
+        for text in [
+            format!("# \"\n{long}"),
+            format!("\"\\\\\" {long}"),
+            format!("\"\"\"\"\"\" {long}"),
+            format!("\"#\" {long}"),
+            format!("#{long}\n"),
+        ] {
+            assert!(most(&text) >= 1_000, "{text}");
+        }
+    }
 }

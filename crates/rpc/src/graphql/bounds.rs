@@ -1,10 +1,12 @@
-//! Ends a request at its deadline, or when its answer is too long.
+//! Refuses a request that is too large before it is checked, and ends one at its deadline or when its answer is too long.
 
 use async_graphql::async_trait::async_trait;
 use async_graphql::extensions::{
     Extension, ExtensionContext, ExtensionFactory, NextResolve, ResolveInfo,
 };
+use async_graphql::parser::types::{ExecutableDocument, Selection, SelectionSet};
 use async_graphql::{Pos, ServerError, ServerResult, Value};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
@@ -74,5 +76,72 @@ impl Extension for Bounds {
             return self.end(&message, position);
         }
         Ok(value)
+    }
+}
+
+/// Levels of a request with its fragments in their places, before the language is asked what they mean.
+const MAX_LEVELS: usize = 64;
+
+/// Whether a document has at most `most` fields, each fragment counted in every place that names it. The checks of the
+/// language visit it as often: thirty fragments that name the next one twice would take them minutes.
+pub(super) fn is_bounded(document: &ExecutableDocument, most: usize) -> bool {
+    let mut expansion = Expansion {
+        document,
+        most,
+        known: HashMap::new(),
+    };
+    let operations = document.operations.iter();
+    let mut sets = operations.map(|(_, operation)| &operation.node.selection_set.node);
+    sets.all(|set| expansion.fields(set, 0).is_some())
+        && (document.fragments.keys()).all(|name| expansion.of_fragment(name, 0).is_some())
+}
+
+/// The fields of fragments that were counted.
+struct Expansion<'d> {
+    document: &'d ExecutableDocument,
+    most: usize,
+    /// `None` for one that is being counted: it names itself.
+    known: HashMap<&'d str, Option<usize>>,
+}
+
+impl<'d> Expansion<'d> {
+    /// The fields of a set; `None` if there are too many, or levels.
+    fn fields(&mut self, set: &'d SelectionSet, level: usize) -> Option<usize> {
+        if level > MAX_LEVELS {
+            return None;
+        }
+        let mut all = 0_usize;
+        for selection in &set.items {
+            all += match &selection.node {
+                Selection::Field(field) => {
+                    1 + self.fields(&field.node.selection_set.node, level + 1)?
+                }
+                Selection::InlineFragment(fragment) => {
+                    self.fields(&fragment.node.selection_set.node, level + 1)?
+                }
+                Selection::FragmentSpread(spread) => {
+                    let name = &spread.node.fragment_name.node;
+                    1 + self.of_fragment(name, level + 1)?
+                }
+            };
+            if all > self.most {
+                return None;
+            }
+        }
+        Some(all)
+    }
+
+    /// One that does not exist has none: the language says so later.
+    fn of_fragment(&mut self, name: &'d str, level: usize) -> Option<usize> {
+        if let Some(known) = self.known.get(name) {
+            return *known;
+        }
+        let Some(fragment) = self.document.fragments.get(name) else {
+            return Some(0);
+        };
+        self.known.insert(name, None);
+        let fields = self.fields(&fragment.node.selection_set.node, level)?;
+        self.known.insert(name, Some(fields));
+        Some(fields)
     }
 }

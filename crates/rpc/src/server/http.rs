@@ -45,7 +45,7 @@ const MAX_HEAD_BYTES: usize = 64 << 10;
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Bytes that a stream of HTTP/2 may have under way, and requests of a connection at a time.
-const STREAM_WINDOW: u32 = 4 << 20;
+const STREAM_WINDOW: u32 = 1 << 20;
 const MAX_STREAMS: u32 = 32;
 
 /// Options and limits of a server.

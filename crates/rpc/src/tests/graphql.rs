@@ -347,7 +347,25 @@ fn a_request_is_bounded_by_its_depth_its_fields_its_time_and_its_answer() {
     };
     data(&rig, &nested(15));
     error(&rig, &nested(30));
-    error(&rig, &nested(100_000));
+    // Within the bound of its text, at the deepest.
+    error(
+        &rig,
+        &format!("{{{}x{}", "a{".repeat(21_000), "}".repeat(21_001)),
+    );
+    let long = by_post(
+        None,
+        json!({ "query": nested(100_000) }).to_string().as_bytes(),
+    );
+    assert!(matches!(long, Err(Refused::Malformed(_))));
+    let data_in_a_string = format!(
+        "mutation {{ sendRawTransaction(data: \"0x{}\") }}",
+        "00".repeat(900_000)
+    );
+    by_post(
+        None,
+        json!({ "query": data_in_a_string }).to_string().as_bytes(),
+    )
+    .unwrap();
     let many = |count: usize| {
         let fields = (0..count).map(|index| format!("a{index}: chainID"));
         format!("{{ {} }}", fields.collect::<Vec<_>>().join(" "))
@@ -369,6 +387,30 @@ fn a_request_is_bounded_by_its_depth_its_fields_its_time_and_its_answer() {
     assert!(!is_ok && errors.len() == 1, "{errors:?}");
     let message = errors[0]["message"].as_str().unwrap();
     assert!(message.contains("longer than 67108864 bytes"), "{message}");
+}
+
+#[test]
+fn fragments_are_counted_in_every_place_that_names_them() {
+    let rig = whole();
+    let doubling = |levels: usize| {
+        let fragments = (0..levels).map(|level| {
+            format!(
+                "fragment f{level} on Block {{ ...f{0} ...f{0} }}",
+                level + 1
+            )
+        });
+        let fragments = fragments.collect::<Vec<_>>().join(" ");
+        format!("{{ block {{ ...f0 }} }} {fragments} fragment f{levels} on Block {{ number }}")
+    };
+    data(&rig, &doubling(8));
+    for levels in [10, 30, 60, 500] {
+        assert_eq!(error(&rig, &doubling(levels)), "Query is too complex.");
+    }
+    let of_itself = "{ block { ...a } } fragment a on Block { ...b } fragment b on Block { ...a }";
+    assert_eq!(error(&rig, of_itself), "Query is too complex.");
+    let unused = "{ block { number } } fragment a on Block { parent { ...a } }";
+    assert_eq!(error(&rig, unused), "Query is too complex.");
+    assert!(error(&rig, "{ block { ...absent } }").contains("absent"));
 }
 
 #[test]
