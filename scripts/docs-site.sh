@@ -22,6 +22,7 @@ sed 's|](\.\./|](@|; s|](\([a-z]\)|](docs/\1|; s|](@|](|' docs/SUMMARY.md > "$fr
 # mdBook calls a README index, and leaves the links to it behind.
 (cd "$from" && find docs tools testdata -name README.md -execdir mv {} about.md \; &&
   find . -name '*.md' -exec sed -i 's|\([a-z]\)/README\.md|\1/about.md|g' {} + && sed -i 's|](README\.md|](about.md|g' docs/performance/*.md)
+[ ! -e "$to" ] || [ -e "$to/index.html" ] || { echo "$to is no site: name another folder" >&2 && exit 1; }
 rm -rf "$to"
 "$mdbook" build --dest-dir "$to" "$from"
 # Each link to a page or a file of ours must lead to one.

@@ -36,6 +36,7 @@ built="$CARGO_TARGET_DIR/published/release"
 
 version="$("$built/niwaki" --version | cut -d' ' -f2)"
 name="niwaki-$version-$(uname -m)-linux-gnu"
+[ ! -e "$to" ] || [ -e "$to/SHA256SUMS" ] || { echo "$to holds no release: name another folder" >&2 && exit 1; }
 rm -rf "$to"
 mkdir -p "$to/$name"
 for program in "${programs[@]}"; do

@@ -250,8 +250,8 @@ impl Dispatcher {
         }
     }
 
-    /// Runs `job` on a worker of `lane`, with the deadline of a request that arrives now; `None` if too many calls wait
-    /// there.
+    /// Runs `job` on a worker of `lane`, with the deadline of a request that arrives now; `None` if it is not run: too many
+    /// wait there, its time is over, or its caller has gone.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         lane: Lane,
@@ -260,11 +260,13 @@ impl Dispatcher {
         self.worker_pools.wait_for_block().await;
         let deadline = Instant::now() + self.limits.timeout;
         let (sender, result) = oneshot::channel();
-        let job = move || drop(sender.send(job(deadline)));
-        match self.worker_pools.run(lane, Box::new(job)) {
-            true => result.await.ok(),
-            false => None,
-        }
+        let job = move || {
+            if !sender.is_closed() && Instant::now() <= deadline {
+                drop(sender.send(job(deadline)));
+            }
+        };
+        let is_queued = self.worker_pools.run(lane, Box::new(job));
+        if is_queued { result.await.ok() } else { None }
     }
 
     async fn handle_batch(self: &Arc<Self>, body: &Bytes, session: &Session) -> Option<Vec<u8>> {

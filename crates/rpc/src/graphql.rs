@@ -43,6 +43,9 @@ const MAX_FIELDS: usize = 1_000;
 /// Most bytes of a query besides its strings: what it takes to be parsed follows from them.
 const MAX_QUERY_BYTES: usize = 64 << 10;
 
+/// Most bytes of a body besides its strings, of which the query is one: so of its variables.
+const MAX_VARIABLE_BYTES: usize = 16 << 10;
+
 /// The name of a request in the metrics of calls.
 const METHOD: &str = "graphql";
 
@@ -153,6 +156,11 @@ pub(crate) fn by_post(content_type: Option<&str>, body: &[u8]) -> Result<Request
         let query = query.map_err(|_| Refused::Malformed("the query is not UTF-8".to_owned()))?;
         return with_query(Request::new(query));
     }
+    if json_outside_strings(body) > MAX_VARIABLE_BYTES {
+        let most = MAX_VARIABLE_BYTES;
+        let words = format!("the variables have more than {most} bytes besides their strings");
+        return Err(Refused::Malformed(words));
+    }
     let request = serde_json::from_slice(body);
     with_query(request.map_err(|error| Refused::Malformed(format!("not a request: {error}")))?)
 }
@@ -186,6 +194,19 @@ fn bytes_outside_strings(query: &str) -> usize {
         rest = &from[length..];
     }
     outside + rest.len()
+}
+
+/// The length of JSON without what is in its strings, quotes counted. Each use of a variable costs as much again, before
+/// any deadline is looked at.
+fn json_outside_strings(body: &[u8]) -> usize {
+    let (mut outside, mut is_string, mut is_escaped) = (0, false, false);
+    for byte in body {
+        let is_quote = *byte == b'"' && !is_escaped;
+        outside += usize::from(!is_string || is_quote);
+        is_string ^= is_quote;
+        is_escaped = is_string && *byte == b'\\' && !is_escaped;
+    }
+    outside
 }
 
 /// The length of `text` up to the end of the first `quote` without a backslash; all of it if there is none.
@@ -249,6 +270,8 @@ mod tests {
         ] {
             assert!(most(&text) < 30, "{text}");
         }
+        let json = format!("{{\"a\": \"{long}\\\"{long}\", \"b\": [0,0]}}");
+        assert_eq!(json_outside_strings(json.as_bytes()), json.len() - 2_004);
         for text in [
             format!("# \"\n{long}"),
             format!("\"\\\\\" {long}"),

@@ -72,6 +72,17 @@ impl RestRequest {
         })
     }
 
+    /// Refuses a body with more than `most` hashes after its first `fixed` bytes: a container that is too long would only be
+    /// none.
+    fn check_hashes(&self, fixed: usize, most: usize) -> Result<(), RestError> {
+        let count = self.body.len().saturating_sub(fixed) / 32;
+        if count > most {
+            let words = format!("{count} hashes, at most {most} are served");
+            return Err(RestError::too_large(words));
+        }
+        Ok(())
+    }
+
     fn check_deadline(&self) -> Result<(), RestError> {
         match self
             .deadline
@@ -193,7 +204,7 @@ impl Endpoint {
 }
 
 /// What this node serves by REST.
-fn capabilities(_: &Backend, _: &RestRequest) -> Answer {
+fn capabilities(backend: &Backend, _: &RestRequest) -> Answer {
     let mut out = Vec::new();
     let mut object = Object::new(&mut out);
     strings(&mut object, "supported_forks", &EngineFork::NAMES);
@@ -203,7 +214,9 @@ fn capabilities(_: &Backend, _: &RestRequest) -> Answer {
         &["payloads", "forkchoice", "bodies"],
     );
     let mut versioned = object.object("independently_versioned");
-    strings(&mut versioned, "blobs", &["v1", "v2", "v3", "v4"]);
+    let revisions = &["v1", "v2", "v3", "v4"];
+    let from = usize::from(!blobs::serves_v1(backend));
+    strings(&mut versioned, "blobs", &revisions[from..]);
     drop(versioned);
     strings(
         &mut object,

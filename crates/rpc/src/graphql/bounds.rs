@@ -11,8 +11,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
-/// What a field takes besides its text: its name, and its place in the tree of values.
-const FIELD_BYTES: usize = 64;
+/// What a value takes besides its text, a member of an object besides its name, and an error besides its message.
+const VALUE_BYTES: usize = 32;
+const MEMBER_BYTES: usize = 96;
+const ERROR_BYTES: usize = 4_096;
 
 /// When the caller of a request stops waiting.
 #[derive(Clone, Copy, Debug)]
@@ -64,18 +66,33 @@ impl Extension for Bounds {
         if is_late || self.is_ended.load(Ordering::Relaxed) {
             return self.end("request timed out", position);
         }
-        let value = next.run(ctx, info).await?;
-        let text = match &value {
-            Some(Value::String(text)) => text.len(),
-            _ => 0,
-        };
-        let bytes = FIELD_BYTES + text;
+        let answer = next.run(ctx, info).await;
+        let bytes = bytes_of(&answer);
         if self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes > self.max_bytes {
+            if answer.is_err() {
+                // Of a member, and on its way up.
+                self.is_ended.store(true, Ordering::Relaxed);
+                return answer;
+            }
             let most = self.max_bytes;
             let message = format!("the answer is longer than {most} bytes; ask for less at once");
             return self.end(&message, position);
         }
-        Ok(value)
+        answer
+    }
+}
+
+/// What an answer takes. A member is counted with its name by the object that it is in, since a type's name comes
+/// without being resolved; its text, or its own members, by itself.
+fn bytes_of(answer: &ServerResult<Option<Value>>) -> usize {
+    match answer {
+        Ok(Some(Value::String(text))) => VALUE_BYTES + text.len(),
+        Ok(Some(Value::Object(members))) => {
+            let names = members.keys().map(|name| MEMBER_BYTES + name.len());
+            VALUE_BYTES + names.sum::<usize>()
+        }
+        Ok(_) => VALUE_BYTES,
+        Err(error) => ERROR_BYTES + error.message.len(),
     }
 }
 

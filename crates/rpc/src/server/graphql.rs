@@ -31,7 +31,7 @@ pub(super) async fn respond(
         Some((true, answer)) => json(StatusCode::OK, answer),
         Some((false, answer)) => json(StatusCode::BAD_REQUEST, answer),
         None => {
-            let reason = "too many calls are waiting; try again";
+            let reason = "too many calls are waiting, or the time is over; try again";
             json(StatusCode::SERVICE_UNAVAILABLE, refusal(reason))
         }
     }

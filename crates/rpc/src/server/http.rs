@@ -237,7 +237,11 @@ impl Connection {
             let body = format!("{{\"message\":\"{message}\"}}");
             plain(StatusCode::FORBIDDEN, &body)
         };
-        if !access.hosts.allows(text(header::HOST)) {
+        let authority = request
+            .uri()
+            .authority()
+            .map(|authority| authority.as_str());
+        if !access.hosts.allows(text(header::HOST).or(authority)) {
             return forbidden("Host not authorized.");
         }
         let origin = text(header::ORIGIN).map(str::to_owned);

@@ -56,7 +56,9 @@ pub(super) async fn respond(
         endpoint.run(&backend, &request)
     };
     let answer = dispatcher.run(endpoint.lane, run).await;
-    let busy = || Err(RpcError::limit("too many calls are waiting; try again").into());
+    let busy = || {
+        Err(RpcError::limit("too many calls are waiting, or the time is over; try again").into())
+    };
     match answer.unwrap_or_else(busy) {
         Ok(RestReply::Ssz(bytes)) => {
             let response = with_header(json(StatusCode::OK, bytes), CONTENT_TYPE, SSZ);

@@ -414,6 +414,58 @@ fn fragments_are_counted_in_every_place_that_names_them() {
 }
 
 #[test]
+fn names_errors_and_variables_count_too() {
+    let rig = whole();
+    let too_long = |query: &str| {
+        let (is_ok, answer) = run(&rig, query);
+        assert!(!is_ok);
+        let errors = answer["errors"].as_array().unwrap();
+        let words = |error: &Value| error["message"].as_str().unwrap().to_owned();
+        let last = errors
+            .iter()
+            .map(words)
+            .find(|words| words.contains("longer than"));
+        assert!(last.is_some(), "{} errors", errors.len());
+        errors.len()
+    };
+    let range = |count: usize, what: &str| {
+        let ranges = (0..count).map(|index| format!("r{index}: blocks(from: 0) {{ {what} }}"));
+        format!("{{ {} }}", ranges.collect::<Vec<_>>().join(" "))
+    };
+    // A name of 60 KB, 55 times in each of 25 ranges.
+    let name = "a".repeat(60_000);
+    let query = format!(
+        "fragment f on Block {{ {name}: number }} {}",
+        range(25, "...f")
+    );
+    assert_eq!(too_long(&query), 1);
+    let names = (0..500).map(|index| format!("t{index}: __typename"));
+    let names = names.collect::<Vec<_>>().join(" ");
+    // 249 transactions: 500 names of types in each are 13 MB, though none of them is resolved.
+    let query = json!({ "query": range(1, &format!("transactions {{ {names} }}")) });
+    let request = by_post(None, query.to_string().as_bytes()).unwrap();
+    let small = GraphQl::new(Arc::clone(rig.dispatcher.backend()), 5_000, 8 << 20);
+    let later = Instant::now() + Duration::from_secs(60);
+    assert!(!small.run(request, later, rig.runtime.handle()).0);
+    // An error of each block, 490 times.
+    let calls = (0..490).map(|index| {
+        format!("c{index}: call(data: {{ gasPrice: 1, maxFeePerGas: 1 }}) {{ status }}")
+    });
+    let (_, answer) = run(&rig, &range(1, &calls.collect::<Vec<_>>().join(" ")));
+    let errors = answer["errors"].as_array().unwrap().len();
+    assert!((10_000..17_000).contains(&errors), "{errors} of 26,950");
+    let body = |count: usize| {
+        let list = vec![0; count];
+        json!({ "query": "{ chainID }", "variables": { "a": list } }).to_string()
+    };
+    by_post(None, body(8_000).as_bytes()).unwrap();
+    assert!(matches!(
+        by_post(None, body(9_000).as_bytes()),
+        Err(Refused::Malformed(_))
+    ));
+}
+
+#[test]
 fn messages_are_simulated_as_by_json_rpc() {
     let rig = whole();
     // CALLVALUE, MSTORE(0), RETURN(0, 32) as init code; then REVERT(0, 0).

@@ -475,11 +475,36 @@ fn errors_have_the_status_and_the_type_of_the_specification() {
     let capabilities: Value = serde_json::from_slice(&text).unwrap();
     assert_eq!(capabilities["supported_forks"], json!(FORKS));
     assert_eq!(capabilities["limits"]["bodies.max_count"], 32);
+    let revisions = &capabilities["independently_versioned"]["blobs"];
+    assert_eq!(
+        *revisions,
+        json!(["v2", "v3", "v4"]),
+        "the head is after Osaka"
+    );
     let Ok(RestReply::Json(text)) = ask(&rig, "identity", None, None) else {
         panic!("no JSON")
     };
     let identity: Value = serde_json::from_slice(&text).unwrap();
     assert_eq!(identity[0]["name"], "Niwaki");
+}
+
+#[test]
+fn more_hashes_than_are_served_are_refused_as_too_many() {
+    let rig = whole();
+    let hashes = |count: usize| {
+        let mut body = vec![4, 0, 0, 0];
+        body.resize(4 + 32 * count, 7);
+        Some(body)
+    };
+    for (path, most) in [("blobs/v2", 128), ("blobs/v3", 128), ("bodies/hash", 32)] {
+        ask(&rig, path, Some("osaka"), hashes(most)).unwrap();
+        let refused = ask(&rig, path, Some("osaka"), hashes(most + 1));
+        assert_eq!(
+            error(refused),
+            (413, "request-too-large".to_owned()),
+            "{path}"
+        );
+    }
 }
 
 proptest! {

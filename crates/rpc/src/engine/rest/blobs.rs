@@ -16,14 +16,20 @@ fn find(
     backend: &Backend,
     request: &RestRequest,
 ) -> Result<Vec<Option<PooledBlob>>, super::RestError> {
+    request.check_hashes(4, MAX_BLOBS)?;
     let read: containers::BlobsV1Request = request.read()?;
     Ok(backend.pool.blobs(&read.versioned_hashes))
 }
 
+/// Whether blobs have one proof each: until Osaka.
+pub(super) fn serves_v1(backend: &Backend) -> bool {
+    let chain = backend.chain();
+    chain.spec().fork_of(&chain.head().header) < Fork::Osaka
+}
+
 /// Each blob with its one proof, until Osaka.
 pub(super) fn v1(backend: &Backend, request: &RestRequest) -> Answer {
-    let chain = backend.chain();
-    if chain.spec().fork_of(&chain.head().header) >= Fork::Osaka {
+    if !serves_v1(backend) {
         let words = "Unsupported fork: blobs/v1 ended with Osaka, use blobs/v2";
         return Err(RpcError::new(-38005, words).into());
     }
@@ -66,6 +72,7 @@ pub(super) fn v3(backend: &Backend, request: &RestRequest) -> Answer {
 
 /// The cells of each blob that a mask names, at their places among all 128. About 1 ms per blob.
 pub(super) fn v4(backend: &Backend, request: &RestRequest) -> Answer {
+    request.check_hashes(20, MAX_BLOBS)?;
     let read: containers::BlobsV4Request = request.read()?;
     let mask = read.indices_bitarray.0;
     let is_requested = |index: usize| mask[index / 8] & (1 << (index % 8)) != 0;

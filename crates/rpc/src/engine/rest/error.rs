@@ -94,6 +94,7 @@ impl RestError {
 impl From<RpcError> for RestError {
     fn from(error: RpcError) -> Self {
         let (status, kind) = match error.code {
+            -32005 => (503, "internal"),
             -32700 => (400, "parse-error"),
             -32600 => (400, "invalid-request"),
             -32601 => (404, "method-not-found"),
