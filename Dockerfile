@@ -8,7 +8,7 @@ COPY . .
 # The commit that `niwaki --version` shows comes from .git; the build's files stay in the cache of the builder.
 RUN --mount=type=cache,target=/target --mount=type=cache,target=/usr/local/cargo/registry \
     scripts/setup.sh && CARGO_TARGET_DIR=/target cargo build --release --locked -p niwaki-node && \
-    install -s /target/release/niwaki /usr/bin/niwaki && mkdir /data
+    strip --strip-debug -o /usr/bin/niwaki /target/release/niwaki && mkdir /data
 
 FROM gcr.io/distroless/cc-debian12:nonroot
 COPY --from=build /usr/bin/niwaki /usr/bin/niwaki

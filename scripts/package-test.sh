@@ -34,6 +34,8 @@ say "install"
 cp "$deb" "$root/tmp/niwaki.deb"
 inside dpkg -i /tmp/niwaki.deb
 inside niwaki --version
+# What niwaki profile names.
+nm --demangle "$root/usr/bin/niwaki" | grep -c niwaki_evm::
 inside niwaki validate-config --config-file /etc/niwaki/config.toml
 # A network that fits into a test.
 sed -i 's/^network = .*/network = "dev"/' "$root/etc/niwaki/config.toml"

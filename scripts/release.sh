@@ -40,7 +40,7 @@ name="niwaki-$version-$(uname -m)-linux-gnu"
 rm -rf "$to"
 mkdir -p "$to/$name"
 for program in "${programs[@]}"; do
-  strip -o "$to/$name/$program" "$built/$program"
+  strip --strip-debug -o "$to/$name/$program" "$built/$program"
 done
 cp README.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE "$to/$name"
 tar --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner -C "$to" -cf - "$name" | zstd -q -19 -T1 -o "$to/$name.tar.zst"
@@ -51,7 +51,7 @@ auditable2cdx "$built/niwaki" > "$to/$name.cdx.json"
 if [ -n "${CHECK:-}" ]; then
   build "$CARGO_TARGET_DIR/published-again"
   for program in "${programs[@]}"; do
-    strip -o "$to/again" "$CARGO_TARGET_DIR/published-again/release/$program"
+    strip --strip-debug -o "$to/again" "$CARGO_TARGET_DIR/published-again/release/$program"
     cmp "$to/again" "$to/$name/$program"
   done
   rm "$to/again"

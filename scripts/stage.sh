@@ -6,7 +6,8 @@ set -euo pipefail
 niwaki="$1" root="$2" units="$3" zsh="$4"
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 install -Dm755 "$niwaki" "$root/usr/bin/niwaki"
-strip "$root/usr/bin/niwaki"
+# The names of functions stay: niwaki profile shows them.
+strip --strip-debug "$root/usr/bin/niwaki"
 install -Dm644 packaging/systemd/niwaki.service "$root$units/niwaki.service"
 install -Dm644 packaging/systemd/config.toml "$root/etc/niwaki/config.toml"
 "$niwaki" man --to "$root/usr/share/man/man1"
