@@ -31,13 +31,18 @@ pub(super) fn client_version(
         let (name, version) = (of("name"), of("version"));
         tracing::info!(%name, %version, "Consensus client");
     }
+    write_client_version(backend, out);
+    Ok(())
+}
+
+/// Writes the list of clients that answer: this one.
+pub(super) fn write_client_version(backend: &Backend, out: &mut Vec<u8>) {
     let mut list = Array::new(out);
     let mut object = list.object();
     object.string("code", CODE);
     object.string("name", "Niwaki");
     object.string("version", &backend.identity.version);
     object.string("commit", &hex::encode_prefixed(backend.identity.commit));
-    Ok(())
 }
 
 /// Deprecated since Cancun; some clients still call it.

@@ -31,7 +31,6 @@ macro_rules! versions {
     ($($name:ident $version:ident)*) => {$(
         pub(super) fn $name(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
             let (verdict, hash) = new_payload(backend, params, PayloadVersion::$version)?;
-            count_status(concat!("newPayload", stringify!($version)).to_owned(), &verdict);
             write_verdict(out, &verdict, hash);
             Ok(())
         }
@@ -54,7 +53,7 @@ fn new_payload(
     validate_input(backend, version, input)
 }
 
-/// Validates a payload in a version of the method, and returns the hash of its block too.
+/// Validates a payload in a version of the method, counts the verdict, and returns the hash of its block too.
 ///
 /// # Errors
 /// What the method does not take, or a fault.
@@ -82,6 +81,7 @@ pub(super) fn validate_input(
             return Err(RpcError::new(code, error.to_string()));
         }
     };
+    count_status(format!("newPayload{version:?}"), &verdict);
     if let Verdict::Invalid(refused) = &verdict {
         backend.engine_log.invalid(number, hash, refused);
     }

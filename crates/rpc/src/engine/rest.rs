@@ -24,7 +24,7 @@ mod payloads;
 use super::identity;
 use crate::json::Object;
 use crate::methods::Lane;
-use crate::{Backend, Params, RpcError, metrics};
+use crate::{Backend, RpcError, metrics};
 use bytes::Bytes;
 pub(crate) use error::{PROBLEM, RestError};
 use fork::EngineFork;
@@ -244,7 +244,6 @@ fn identity(backend: &Backend, request: &RestRequest) -> Answer {
         tracing::info!(%client, "Consensus client, by REST");
     }
     let mut out = Vec::new();
-    let params = Params::new(None, Instant::now())?;
-    identity::client_version(backend, &params, &mut out)?;
+    identity::write_client_version(backend, &mut out);
     Ok(RestReply::Json(out))
 }

@@ -4,19 +4,20 @@
 //! arrive.
 
 use crate::dispatch::{Dispatcher, RpcResponse, error_response};
-use crate::engine::rest::{BASE as REST_BASE, MAX_BODY_BYTES};
-use crate::graphql::{GraphQl, PATH as GRAPHQL_PATH, by_get, by_post};
+use crate::engine::rest::BASE as REST_BASE;
+use crate::graphql::{GraphQl, PATH as GRAPHQL_PATH};
 use crate::response_stream::Chunk;
 use crate::server::access::{Access, Authentication};
 use crate::server::body::ResponseBody;
+use crate::server::request_body::{self, BodyError};
 use crate::server::tls::Tls;
 use crate::server::tokens::Caller;
-use crate::server::{graphql, gzip, login, rest, socket};
+use crate::server::{gzip, login, socket};
 use crate::session::Session;
 use crate::{RpcError, dashboard, metrics};
 use bytes::Bytes;
-use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
-use hyper::body::{Body, Incoming};
+use http_body_util::Full;
+use hyper::body::Incoming;
 use hyper::header::{self, HeaderMap, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -34,10 +35,6 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::Receiver;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
-
-/// The most memory that is reserved for a body at once, whatever its announced length. A payload with 60 Mgas of
-/// transfers, swaps and mints has 0.4 MiB.
-const MAX_INITIAL_CAPACITY: usize = 1 << 20;
 
 /// Most bytes of a request before its body.
 const MAX_HEAD_BYTES: usize = 64 << 10;
@@ -154,10 +151,10 @@ impl HttpServer {
 
 /// One connection.
 #[derive(Clone)]
-struct Connection {
-    dispatcher: Arc<Dispatcher>,
+pub(super) struct Connection {
+    pub(super) dispatcher: Arc<Dispatcher>,
     graphql: Option<Arc<GraphQl>>,
-    options: Arc<HttpOptions>,
+    pub(super) options: Arc<HttpOptions>,
     stop: watch::Receiver<bool>,
 }
 
@@ -201,7 +198,7 @@ impl Connection {
                 .pipeline_flush(true)
                 .serve_connection(stream, service)
                 .with_upgrades();
-            return until(serving, stopped, |serving| serving.graceful_shutdown()).await;
+            return serve_until(serving, stopped, |serving| serving.graceful_shutdown()).await;
         }
         // A consensus client may speak HTTP/2 (EIP-8178); wallets and pages need not.
         let mut builder = auto::Builder::new(TokioExecutor::new());
@@ -221,7 +218,7 @@ impl Connection {
             .max_header_list_size(64 << 10);
         let serving = builder.serve_connection_with_upgrades(stream, service);
         tokio::select! {
-            () = until(serving, stopped, |serving| serving.graceful_shutdown()) => {},
+            () = serve_until(serving, stopped, |serving| serving.graceful_shutdown()) => {},
             () = silence(&has_asked, timeout) => {},
         }
     }
@@ -267,12 +264,12 @@ impl Connection {
             && *request.method() != Method::OPTIONS
             && request.uri().path() == GRAPHQL_PATH
         {
-            return self.graphql(graphql, request).await;
+            return self.answer_graphql(graphql, request).await;
         }
         if self.options.engine_rest && request.uri().path().starts_with(REST_BASE) {
             return match self.authorize(request.headers()) {
                 Err(refused) => *refused,
-                Ok(_) => self.rest(request).await,
+                Ok(_) => self.answer_rest(request).await,
             };
         }
         match *request.method() {
@@ -298,42 +295,6 @@ impl Connection {
         }
     }
 
-    async fn rest(&self, request: Request<Incoming>) -> HttpResponse {
-        let (endpoint, mut read) = match rest::read_head(&request) {
-            Ok(read) => read,
-            Err(error) => return rest::refusal(&error),
-        };
-        if endpoint.is_post {
-            match self.body(request, MAX_BODY_BYTES).await {
-                Ok(body) => read.body = body,
-                Err(refused) if refused.status() == StatusCode::PAYLOAD_TOO_LARGE => {
-                    return rest::too_large();
-                }
-                Err(refused) => return *refused,
-            }
-        }
-        rest::respond(&self.dispatcher, endpoint, read).await
-    }
-
-    async fn graphql(&self, graphql: &Arc<GraphQl>, request: Request<Incoming>) -> HttpResponse {
-        if let Err(refused) = self.authorize(request.headers()) {
-            return *refused;
-        }
-        let read = match *request.method() {
-            Method::GET => by_get(request.uri().query().unwrap_or_default()),
-            Method::POST => {
-                let content_type = header_text(request.headers(), header::CONTENT_TYPE);
-                let content_type = content_type.map(str::to_owned);
-                match self.body(request, self.options.max_body_bytes).await {
-                    Ok(body) => by_post(content_type.as_deref(), &body),
-                    Err(refused) => return *refused,
-                }
-            }
-            _ => return plain(StatusCode::METHOD_NOT_ALLOWED, "method not allowed"),
-        };
-        graphql::respond(graphql, &self.dispatcher, read).await
-    }
-
     /// Whether this server is the Engine API's: tokens are signed with its secret.
     fn is_engine(&self) -> bool {
         let authentication = &self.options.access.authentication;
@@ -341,7 +302,10 @@ impl Connection {
     }
 
     /// The caller, if tokens identify one; or the response to a request without a valid token.
-    fn authorize(&self, headers: &HeaderMap) -> Result<Option<Caller>, Box<HttpResponse>> {
+    pub(super) fn authorize(
+        &self,
+        headers: &HeaderMap,
+    ) -> Result<Option<Caller>, Box<HttpResponse>> {
         let token = header_text(headers, header::AUTHORIZATION);
         let refused = match &self.options.access.authentication {
             Authentication::None => return Ok(None),
@@ -376,7 +340,7 @@ impl Connection {
         };
         match self.body(request, login::MAX_BYTES).await {
             Ok(body) => login::respond(login, &body).await,
-            Err(refused) => *refused,
+            Err(error) => error.response(),
         }
     }
 
@@ -419,30 +383,20 @@ impl Connection {
         json(status, body)
     }
 
-    /// The whole body of a request, or the response to one that is too long, incomplete or too slow.
-    async fn body(
+    /// The whole body of a request.
+    pub(super) async fn body(
         &self,
         request: Request<Incoming>,
         most: usize,
-    ) -> Result<Bytes, Box<HttpResponse>> {
-        let body = Limited::new(request.into_body(), most);
-        let refused = match tokio::time::timeout(self.options.read_timeout, whole(body)).await {
-            Ok(Ok(body)) => return Ok(body),
-            Ok(Err(error)) if error.is::<LengthLimitError>() => {
-                let message = format!("the request is longer than {most} bytes");
-                plain(StatusCode::PAYLOAD_TOO_LARGE, &message)
-            }
-            Ok(Err(_)) => plain(StatusCode::BAD_REQUEST, "the request did not come whole"),
-            Err(_) => plain(StatusCode::REQUEST_TIMEOUT, "the request came too slowly"),
-        };
-        Err(Box::new(refused))
+    ) -> Result<Bytes, BodyError> {
+        request_body::read(request.into_body(), most, self.options.read_timeout).await
     }
 
     async fn post(&self, request: Request<Incoming>, caller: Option<Caller>) -> HttpResponse {
         let compress = self.options.compress && gzip::is_accepted(request.headers());
         let body = match self.body(request, self.options.max_body_bytes).await {
             Ok(body) => body,
-            Err(refused) => return *refused,
+            Err(error) => return error.response(),
         };
         let session = Session::default().with_caller(caller);
         match self.dispatcher.handle_streaming(body, &session).await {
@@ -523,7 +477,7 @@ fn json_stream(first: Option<Bytes>, rest: Receiver<Chunk>) -> HttpResponse {
 }
 
 /// Serves a connection until it ends, or for 5 s more once `stopped` ends.
-async fn until<C: Future>(
+async fn serve_until<C: Future>(
     serving: C,
     stopped: impl Future<Output = ()>,
     shut_down: impl FnOnce(Pin<&mut C>),
@@ -543,20 +497,6 @@ async fn silence(has_asked: &AtomicBool, timeout: Duration) {
     if has_asked.load(Ordering::Relaxed) {
         std::future::pending::<()>().await;
     }
-}
-
-/// Collects a body in one buffer, whose capacity is reserved up front; its frames are freed as they arrive.
-async fn whole(
-    mut body: Limited<Incoming>,
-) -> Result<Bytes, Box<dyn std::error::Error + Send + Sync>> {
-    let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
-    let mut whole = Vec::with_capacity(announced.min(MAX_INITIAL_CAPACITY));
-    while let Some(part) = body.frame().await {
-        if let Ok(data) = part?.into_data() {
-            whole.extend_from_slice(&data);
-        }
-    }
-    Ok(whole.into())
 }
 
 fn compressed(response: HttpResponse) -> HttpResponse {

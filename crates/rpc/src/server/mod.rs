@@ -2,7 +2,7 @@
 //!
 //! | file | what it is |
 //! |---|---|
-//! | `http`, `body`, `gzip`, `text` | HTTP/1.1, response bodies, compression, pages of text |
+//! | `http`, `request_body`, `body`, `gzip`, `text` | HTTP, bodies of requests and responses, compression, pages of text |
 //! | `graphql` | GraphQL by GET and POST |
 //! | `rest` | the Engine API by REST |
 //! | `socket`, `ipc` | WebSocket, Unix sockets |
@@ -19,6 +19,7 @@ mod ipc;
 mod jwt;
 mod login;
 mod pem;
+mod request_body;
 mod rest;
 mod socket;
 mod text;

@@ -1,11 +1,13 @@
 //! The Engine API by REST: from a request to a response.
 
-use super::http::{HttpResponse, header_text, json, plain, with_header};
+use super::http::{Connection, HttpResponse, header_text, json, plain, with_header};
+use super::request_body::BodyError;
 use crate::RpcError;
 use crate::dispatch::Dispatcher;
 use crate::engine::rest::{
     Endpoint, MAX_BODY_BYTES, PROBLEM, RestError, RestReply, RestRequest, SSZ,
 };
+use hyper::body::Incoming;
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName};
 use hyper::{Method, Request, StatusCode};
 use std::sync::Arc;
@@ -13,13 +15,30 @@ use std::sync::Arc;
 const FORK: HeaderName = HeaderName::from_static("eth-execution-version");
 const CLIENT: HeaderName = HeaderName::from_static("x-engine-client-version");
 
+impl Connection {
+    pub(super) async fn answer_rest(&self, request: Request<Incoming>) -> HttpResponse {
+        let (endpoint, mut read) = match read_head(&request) {
+            Ok(read) => read,
+            Err(error) => return refusal(&error),
+        };
+        if endpoint.is_post {
+            match self.body(request, MAX_BODY_BYTES).await {
+                Ok(body) => read.body = body,
+                Err(error @ BodyError::TooLong(_)) => {
+                    return refusal(&RestError::too_large(error.to_string()));
+                }
+                Err(error) => return refusal(&RestError::invalid_request(error.to_string())),
+            }
+        }
+        respond(&self.dispatcher, endpoint, read).await
+    }
+}
+
 /// The endpoint of a request, and what its path and headers say.
 ///
 /// # Errors
 /// There is no such endpoint, or the body will not be in SSZ.
-pub(super) fn read_head<B>(
-    request: &Request<B>,
-) -> Result<(&'static Endpoint, RestRequest), RestError> {
+fn read_head<B>(request: &Request<B>) -> Result<(&'static Endpoint, RestRequest), RestError> {
     let (uri, headers) = (request.uri(), request.headers());
     let is_post = match *request.method() {
         Method::POST => true,
@@ -45,7 +64,7 @@ pub(super) fn read_head<B>(
 }
 
 /// Runs a request on a worker of its lane.
-pub(super) async fn respond(
+async fn respond(
     dispatcher: &Dispatcher,
     endpoint: &'static Endpoint,
     mut request: RestRequest,
@@ -71,14 +90,8 @@ pub(super) async fn respond(
 }
 
 /// The response with an error.
-pub(super) fn refusal(error: &RestError) -> HttpResponse {
+fn refusal(error: &RestError) -> HttpResponse {
     let status = StatusCode::from_u16(error.status);
     let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     with_header(json(status, error.to_json()), CONTENT_TYPE, PROBLEM)
-}
-
-/// The response to a body that is too long.
-pub(super) fn too_large() -> HttpResponse {
-    let words = format!("a body may have {MAX_BODY_BYTES} bytes");
-    refusal(&RestError::too_large(words))
 }

@@ -321,6 +321,17 @@ fn check_blobs(rig: &Rig, hash: B256) {
     );
 }
 
+/// The transactions of each body that is there.
+fn bodies<T: Encode + Decode>(
+    answer: Result<RestReply, RestError>,
+    transactions: impl Fn(T) -> Vec<niwaki_primitives::Bytes>,
+) -> Vec<Option<Vec<niwaki_primitives::Bytes>>> {
+    let read: containers::BodiesResponse<T> = read(answer);
+    let entries = read.entries.into_iter();
+    let bodies = entries.map(|entry| entry.available.then(|| transactions(entry.body)));
+    bodies.collect()
+}
+
 #[test]
 fn bodies_are_of_the_named_fork_only_and_end_at_the_head() {
     let rig = whole();
@@ -329,29 +340,13 @@ fn bodies_are_of_the_named_fork_only_and_end_at_the_head() {
         for first in [1, 30, 54] {
             let path = format!("bodies?from={first}&count=32");
             let answer = ask(&rig, &path, Some(fork), None);
-            let bodies: Vec<Option<Vec<Bytes>>> = match *fork {
-                "paris" => {
-                    let read: containers::BodiesResponseParis = read(answer);
-                    let entries = read.entries.into_iter();
-                    entries
-                        .map(|entry| {
-                            entry.available.then_some(
-                                entry.body.transactions.into_iter().map(|tx| tx.0).collect(),
-                            )
-                        })
-                        .collect()
-                }
-                _ => {
-                    let read: containers::BodiesResponseShanghai = read(answer);
-                    let entries = read.entries.into_iter();
-                    entries
-                        .map(|entry| {
-                            entry.available.then_some(
-                                entry.body.transactions.into_iter().map(|tx| tx.0).collect(),
-                            )
-                        })
-                        .collect()
-                }
+            let bodies = match *fork {
+                "paris" => bodies(answer, |body: containers::ExecutionPayloadBodyParis| {
+                    body.transactions
+                }),
+                _ => bodies(answer, |body: containers::ExecutionPayloadBodyShanghai| {
+                    body.transactions
+                }),
             };
             assert_eq!(bodies.len(), 32.min(55 - first));
             for (number, body) in (first..).zip(bodies) {

@@ -16,6 +16,7 @@ fn find(
     backend: &Backend,
     request: &RestRequest,
 ) -> Result<Vec<Option<PooledBlob>>, super::RestError> {
+    // An offset.
     request.check_hashes(4, MAX_BLOBS)?;
     let read: containers::BlobsV1Request = request.read()?;
     Ok(backend.pool.blobs(&read.versioned_hashes))
@@ -72,7 +73,8 @@ pub(super) fn v3(backend: &Backend, request: &RestRequest) -> Answer {
 
 /// The cells of each blob that a mask names, at their places among all 128. About 1 ms per blob.
 pub(super) fn v4(backend: &Backend, request: &RestRequest) -> Answer {
-    request.check_hashes(20, MAX_BLOBS)?;
+    // An offset and the mask.
+    request.check_hashes(4 + 16, MAX_BLOBS)?;
     let read: containers::BlobsV4Request = request.read()?;
     let mask = read.indices_bitarray.0;
     let is_requested = |index: usize| mask[index / 8] & (1 << (index % 8)) != 0;

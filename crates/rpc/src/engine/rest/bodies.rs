@@ -17,6 +17,7 @@ pub(super) const MAX_BODIES: usize = containers::MAX_BODIES_REQUEST;
 
 pub(super) fn by_hash(backend: &Backend, request: &RestRequest) -> Answer {
     let fork = request.fork()?;
+    // An offset.
     request.check_hashes(4, MAX_BODIES)?;
     let read: containers::BodiesByHashRequest = request.read()?;
     let blocks = read.block_hashes.iter().map(|hash| backend.block(hash));

@@ -10,6 +10,7 @@ use alloy_rpc_types_engine::ssz_engine_types as containers;
 use alloy_rpc_types_engine::{ForkchoiceState, PayloadId};
 use containers::{ForkchoiceUpdateResponse, Optional, PayloadStatusKind};
 use niwaki_chain::ForkChoice;
+use niwaki_primitives::{Address, B256};
 
 /// Sets the head, and starts a block if there are attributes of one.
 pub(super) fn update(backend: &Backend, request: &RestRequest) -> Answer {
@@ -74,56 +75,63 @@ fn read(request: &RestRequest, fork: EngineFork) -> Result<Read, super::RestErro
 }
 
 fn paris(read: containers::PayloadAttributesParis) -> PayloadAttributes {
-    PayloadAttributes {
-        timestamp: Number(read.timestamp),
-        prev_randao: read.prev_randao,
-        suggested_fee_recipient: read.suggested_fee_recipient,
-        withdrawals: None,
-        parent_beacon_block_root: None,
-        slot_number: None,
-        target_gas_limit: None,
-    }
+    attributes(
+        read.timestamp,
+        read.prev_randao,
+        read.suggested_fee_recipient,
+    )
 }
 
 fn shanghai(read: containers::PayloadAttributesShanghai) -> PayloadAttributes {
-    let withdrawals = Some(read.withdrawals);
-    let read = containers::PayloadAttributesParis {
-        timestamp: read.timestamp,
-        prev_randao: read.prev_randao,
-        suggested_fee_recipient: read.suggested_fee_recipient,
-    };
     PayloadAttributes {
-        withdrawals,
-        ..paris(read)
+        withdrawals: Some(read.withdrawals),
+        ..attributes(
+            read.timestamp,
+            read.prev_randao,
+            read.suggested_fee_recipient,
+        )
     }
 }
 
 fn cancun(read: containers::PayloadAttributesCancun) -> PayloadAttributes {
-    let parent_beacon_block_root = Some(read.parent_beacon_block_root);
-    let read = containers::PayloadAttributesShanghai {
-        timestamp: read.timestamp,
-        prev_randao: read.prev_randao,
-        suggested_fee_recipient: read.suggested_fee_recipient,
-        withdrawals: read.withdrawals,
-    };
     PayloadAttributes {
-        parent_beacon_block_root,
-        ..shanghai(read)
+        withdrawals: Some(read.withdrawals),
+        parent_beacon_block_root: Some(read.parent_beacon_block_root),
+        ..attributes(
+            read.timestamp,
+            read.prev_randao,
+            read.suggested_fee_recipient,
+        )
     }
 }
 
 fn amsterdam(read: containers::PayloadAttributesAmsterdam) -> PayloadAttributes {
-    let (slot, target) = (read.slot_number, read.target_gas_limit);
-    let read = containers::PayloadAttributesCancun {
-        timestamp: read.timestamp,
-        prev_randao: read.prev_randao,
-        suggested_fee_recipient: read.suggested_fee_recipient,
-        withdrawals: read.withdrawals,
-        parent_beacon_block_root: read.parent_beacon_block_root,
-    };
     PayloadAttributes {
-        slot_number: Some(Number(slot)),
-        target_gas_limit: Some(Number(target)),
-        ..cancun(read)
+        withdrawals: Some(read.withdrawals),
+        parent_beacon_block_root: Some(read.parent_beacon_block_root),
+        slot_number: Some(Number(read.slot_number)),
+        target_gas_limit: Some(Number(read.target_gas_limit)),
+        ..attributes(
+            read.timestamp,
+            read.prev_randao,
+            read.suggested_fee_recipient,
+        )
+    }
+}
+
+/// What all forks have.
+fn attributes(
+    timestamp: u64,
+    prev_randao: B256,
+    suggested_fee_recipient: Address,
+) -> PayloadAttributes {
+    PayloadAttributes {
+        timestamp: Number(timestamp),
+        prev_randao,
+        suggested_fee_recipient,
+        withdrawals: None,
+        parent_beacon_block_root: None,
+        slot_number: None,
+        target_gas_limit: None,
     }
 }

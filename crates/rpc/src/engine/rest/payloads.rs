@@ -3,7 +3,6 @@
 use super::fork::EngineFork;
 use super::large::{Bundle, built_payload};
 use super::{Answer, RestError, RestReply, RestRequest};
-use crate::engine::log::count_status;
 use crate::engine::new_payload::validate_input;
 use crate::eth::serialize::encoded;
 use crate::payloads::Payload;
@@ -28,14 +27,18 @@ const BLOB_TX_TYPE: u8 = 3;
 /// Validates a block.
 pub(super) fn submit(backend: &Backend, request: &RestRequest) -> Answer {
     let fork = request.fork()?;
-    let (input, version) = read_envelope(request, fork)?;
+    let input = read_envelope(request, fork)?;
     let (spec, v1) = (backend.chain().spec(), input.payload.as_v1());
-    check_fork(
-        fork,
-        EngineFork::of(spec.fork_at(v1.block_number, v1.timestamp, true)),
-    )?;
+    let of = spec.fork_at(v1.block_number, v1.timestamp, true);
+    check_fork(fork, EngineFork::of(of))?;
+    let version = match fork {
+        EngineFork::Paris => PayloadVersion::V1,
+        EngineFork::Shanghai => PayloadVersion::V2,
+        EngineFork::Cancun => PayloadVersion::V3,
+        EngineFork::Prague | EngineFork::Osaka => PayloadVersion::V4,
+        EngineFork::Amsterdam => PayloadVersion::V5,
+    };
     let (verdict, hash) = validate_input(backend, version, input)?;
-    count_status("newPayloadSsz".to_owned(), &verdict);
     Ok(RestReply::of(&status(&verdict, hash)))
 }
 
@@ -52,68 +55,49 @@ pub(super) fn check_fork(named: EngineFork, fork: EngineFork) -> Result<(), Rest
     Err(RpcError::new(-38005, words).into())
 }
 
-fn read_envelope(
-    request: &RestRequest,
-    fork: EngineFork,
-) -> Result<(PayloadInput, PayloadVersion), RestError> {
-    let (payload, root, requests, version) = match fork {
+fn read_envelope(request: &RestRequest, fork: EngineFork) -> Result<PayloadInput, RestError> {
+    Ok(match fork {
         EngineFork::Paris => {
             let read: containers::ExecutionPayloadEnvelopeParis = request.read()?;
-            (
-                ExecutionPayload::V1(read.payload),
-                None,
-                None,
-                PayloadVersion::V1,
-            )
+            input(ExecutionPayload::V1(read.payload), None, None)
         }
         EngineFork::Shanghai => {
             let read: containers::ExecutionPayloadEnvelopeShanghai = request.read()?;
-            (
-                ExecutionPayload::V2(read.payload),
-                None,
-                None,
-                PayloadVersion::V2,
-            )
+            input(ExecutionPayload::V2(read.payload), None, None)
         }
         EngineFork::Cancun => {
             let read: containers::ExecutionPayloadEnvelopeCancun = request.read()?;
-            let root = read.parent_beacon_block_root;
-            (
-                ExecutionPayload::V3(read.payload),
-                Some(root),
-                None,
-                PayloadVersion::V3,
-            )
+            let root = Some(read.parent_beacon_block_root);
+            input(ExecutionPayload::V3(read.payload), root, None)
         }
         EngineFork::Prague | EngineFork::Osaka => {
             let read: containers::ExecutionPayloadEnvelopePrague = request.read()?;
-            let (root, requests) = (read.parent_beacon_block_root, read.execution_requests);
-            (
-                ExecutionPayload::V3(read.payload),
-                Some(root),
-                Some(requests),
-                PayloadVersion::V4,
-            )
+            let root = Some(read.parent_beacon_block_root);
+            let requests = Some(read.execution_requests);
+            input(ExecutionPayload::V3(read.payload), root, requests)
         }
         EngineFork::Amsterdam => {
             let read: containers::ExecutionPayloadEnvelopeAmsterdam = request.read()?;
-            let (root, requests) = (read.parent_beacon_block_root, read.execution_requests);
-            (
-                ExecutionPayload::V4(read.payload),
-                Some(root),
-                Some(requests),
-                PayloadVersion::V5,
-            )
+            let root = Some(read.parent_beacon_block_root);
+            let requests = Some(read.execution_requests);
+            input(ExecutionPayload::V4(read.payload), root, requests)
         }
-    };
-    let versioned_hashes = root.map(|_| versioned_hashes(payload.transactions()));
-    let input = PayloadInput {
+    })
+}
+
+/// What `engine_newPayload` takes. The versioned hashes are those of the transactions, which the block's hash covers.
+fn input(
+    payload: ExecutionPayload,
+    parent_beacon_block_root: Option<B256>,
+    requests: Option<Requests>,
+) -> PayloadInput {
+    PayloadInput {
+        versioned_hashes: parent_beacon_block_root
+            .map(|_| versioned_hashes(payload.transactions())),
         payload,
-        versioned_hashes,
-        parent_beacon_block_root: root,
+        parent_beacon_block_root,
         execution_requests: requests.map(Requests::take),
-    };
-    Ok((input, version))
+    }
 }
 
 /// The versioned hashes of the blobs. A transaction that can't be decoded has none: the block is refused for it later.
@@ -163,10 +147,8 @@ pub(super) fn built(backend: &Backend, request: &RestRequest) -> Answer {
     let id = id.ok_or_else(|| RestError::invalid_request("a payload's id is 0x and 16 digits"))?;
     let payload = backend.payloads.get(id.0)?;
     let spec = backend.chain().spec();
-    check_fork(
-        fork,
-        EngineFork::of(spec.fork_of(&payload.built.block.header)),
-    )?;
+    let of = spec.fork_of(&payload.built.block.header);
+    check_fork(fork, EngineFork::of(of))?;
     backend.engine_log.built(&payload);
     Ok(write_built(fork, &payload))
 }
