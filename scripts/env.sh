@@ -16,6 +16,11 @@ export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/niw
 mkdir -p "$CARGO_TARGET_DIR"
 # Absolute, whatever folder a command runs in.
 CARGO_TARGET_DIR="$(cd "$CARGO_TARGET_DIR" && pwd)"
+# Cargo compares times, not folders: what another checkout has built last would pass for this one's.
+if [ "$(cat "$CARGO_TARGET_DIR/checkout" 2> /dev/null)" != "$PWD" ]; then
+  git ls-files -z 2> /dev/null | xargs -0 -r touch -c
+  echo "$PWD" > "$CARGO_TARGET_DIR/checkout"
+fi
 
 # scripts/cxx/clang++ makes a first build shorter, and calls this one.
 if [ -z "${NIWAKI_CLANGXX:-}" ]; then

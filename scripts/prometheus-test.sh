@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # A Prometheus scrapes a network of validators under load, a node that a consensus client drives, and one that looks for peers; then every
-# query of the dashboard, every metric of docs/metrics.md and every alert is evaluated. Needs prometheus and promtool (Debian: apt install prometheus) and python3.
+# query of the dashboard and of Besu's, every metric of docs/metrics.md, every name of Besu's and every alert is evaluated. Needs prometheus and promtool (Debian: apt install prometheus) and python3.
 #
 #   scripts/prometheus-test.sh
 #
@@ -55,12 +55,15 @@ def ask(path, **query):
 empty = []
 dashboard = json.load(open("packaging/grafana/niwaki.json"))
 queries = [target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", [])]
+besu = [line.rstrip() for line in open("testdata/besu/overview.promql") if not line.startswith("#")]
+queries += [query.replace("$system", ".*") for query in besu]
 for query in queries:
     query = query.replace("$instance", ".*").replace("$__rate_interval", "20s").replace("$__range", "20s")
     answer = ask("query", query=query)
     if not answer["result"]:
         empty.append(query + " " + answer.get("error", ""))
-names = re.findall(r"^\| `(\w+)`", open("docs/metrics.md").read(), re.M)
+names = set(re.findall(r"^\| `(\w+)`", open("docs/metrics.md").read(), re.M))
+names |= {line.split()[0] for line in open("testdata/besu/metrics.txt") if not line.startswith("#")}
 for name in names:
     if not ask("query", query='{__name__=~"%s(_sum)?"}' % name)["result"]:
         empty.append(name)

@@ -82,6 +82,8 @@ pub struct Imported {
     pub root_flushes: u32,
     /// Whether it came with its access list.
     pub has_bal: bool,
+    /// What its access list holds, if its fork has one.
+    pub bal: Option<BalStats>,
     /// Look-ups of values meanwhile, those of other threads included.
     pub reads: ReadStats,
     /// Changed values.
@@ -104,11 +106,46 @@ impl Imported {
             has_bal_root: false,
             root_flushes: 0,
             has_bal: false,
+            bal: None,
             reads: ReadStats::default(),
             writes: WriteStats::default(),
             waiting_batches: 0,
             timings: Timings::default(),
         }
+    }
+}
+
+/// How much a block access list holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BalStats {
+    /// Accounts.
+    pub accounts: usize,
+    /// Accounts with changes.
+    pub changed_accounts: usize,
+    /// Slots.
+    pub slots: usize,
+    /// Slots that were written.
+    pub changed_slots: usize,
+    /// Accounts with new code.
+    pub codes: usize,
+}
+
+impl BalStats {
+    fn of(list: &[AccountChanges]) -> Self {
+        let mut stats = Self::default();
+        for account in list {
+            let (written, read) = (account.storage_changes.len(), account.storage_reads.len());
+            let is_changed = written > 0
+                || !account.balance_changes.is_empty()
+                || !account.nonce_changes.is_empty()
+                || !account.code_changes.is_empty();
+            stats.accounts += 1;
+            stats.changed_accounts += usize::from(is_changed);
+            stats.slots += written + read;
+            stats.changed_slots += written;
+            stats.codes += usize::from(!account.code_changes.is_empty());
+        }
+        stats
     }
 }
 
@@ -410,6 +447,11 @@ impl Chain {
             has_bal_root,
             root_flushes,
             has_bal: bal.is_some(),
+            bal: valid
+                .executed
+                .block_access_list
+                .as_deref()
+                .map(BalStats::of),
             reads: self.world().read_stats().since(looked_up),
             writes: WriteStats::of(&valid.executed.diff),
             waiting_batches: 0,

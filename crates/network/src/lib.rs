@@ -50,5 +50,5 @@ pub use record::{
     LocalRecord, MAX_RECORD_BYTES, Record, RecordEntries, RecordError, RecordFileError,
 };
 pub use service::{DiscoveryFigures, Inbound, Network, NetworkConfig, RosterReport};
-pub use stats::{Direction, Initiator, MessageCount, RequestStats, Stats, Timed};
+pub use stats::{Direction, GossipStats, Initiator, MessageCount, RequestStats, Stats, Timed};
 pub use subnet::{NetRestrict, Subnet, SubnetError};

@@ -26,7 +26,7 @@ use crate::key::NodeId;
 use crate::peers::ConnId;
 use crate::rlpx::MAX_MESSAGE_BYTES;
 use crate::rlpx::{Capability, DisconnectReason, SharedProtocol};
-use crate::stats::Stats;
+use crate::stats::{ServingSnap, Stats};
 use crate::wire::{
     Announcement, BlockRange, EthVersion, Request, RequestKind, SnapVersion, Status, number,
 };
@@ -283,6 +283,7 @@ pub struct InboundRequest {
     outbox: Arc<Outbox>,
     permit: OwnedSemaphorePermit,
     _room: Room,
+    _serving: Option<ServingSnap>,
 }
 
 impl InboundRequest {

@@ -10,12 +10,16 @@
 //!
 //! | file | what it is |
 //! |---|---|
+//! | `gossip` | transactions and announcements that came to nothing |
 //! | `requests` | requests of ours, by what they ask for |
 //! | `traffic` | messages and bytes, by protocol and message |
 
+mod gossip;
 mod requests;
 mod traffic;
 
+pub use gossip::GossipStats;
+pub(crate) use gossip::{GossipMessage, SeenCounts, ServingSnap};
 pub use requests::{RequestStats, Timed};
 pub(crate) use traffic::Traffic;
 pub use traffic::{Direction, MessageCount};
@@ -23,6 +27,7 @@ pub use traffic::{Direction, MessageCount};
 use crate::peers::{DialFigures, Source};
 use crate::rlpx::{DisconnectReason, Protocol};
 use crate::wire::RequestKind;
+use gossip::GossipTable;
 use requests::{Requests, Timer};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -82,6 +87,8 @@ pub struct Stats {
     outcomes: [Count; DialFigures::RESULTS],
     requests: Requests,
     waiting_requests: Count,
+    gossip: GossipTable,
+    serving_snap: Count,
     timer: OnceLock<Timer>,
 }
 
@@ -111,6 +118,8 @@ impl Stats {
             outcomes: Default::default(),
             requests: Requests::default(),
             waiting_requests: Count::default(),
+            gossip: GossipTable::default(),
+            serving_snap: Count::default(),
             timer: OnceLock::new(),
         }
     }

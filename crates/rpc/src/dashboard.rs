@@ -240,7 +240,7 @@ fn write_pool(mut object: Object<'_>, backend: &Backend) {
         ("senders", stats.senders as u64),
         ("bytes", stats.bytes as u64),
         ("blobBytes", stats.blob_bytes as u64),
-        ("added", stats.added_local + stats.added_remote),
+        ("added", stats.flows.added()),
         ("rejected", stats.rejected.values().sum()),
     ] {
         object.decimal(name, number);

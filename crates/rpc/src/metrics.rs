@@ -61,11 +61,64 @@ pub(crate) fn record_block(imported: &Imported) {
     counter!("niwaki_block_transactions_in_turn_total").increment(stats.sequential as u64);
     counter!("niwaki_block_ahead_failures_total").increment(stats.panicked as u64);
     counter!("besu_bal_blocks_total").increment(u64::from(imported.has_bal));
+    if let Some(bal) = imported.bal {
+        for (name, count) in [
+            ("besu_bal_accounts_count", bal.accounts),
+            ("besu_bal_accounts_updated", bal.changed_accounts),
+            ("besu_bal_code_count", bal.codes),
+            ("besu_bal_storage_slots_count", bal.slots),
+            ("besu_bal_storage_slots_updated", bal.changed_slots),
+        ] {
+            gauge!(name).set(as_float(count as u64));
+        }
+    }
     counter!("niwaki_block_early_roots_total").increment(u64::from(imported.has_bal_root));
     counter!("niwaki_block_roots_begun_total").increment(u64::from(imported.root_flushes > 0));
     histogram!("niwaki_block_reads_missed").record(as_float(imported.reads.values().misses));
     let ms = |took: Duration| took.as_secs_f64() * 1e3;
     gauge!("besu_block_processing_execution_time_head").set(ms(timings.total()).floor());
+}
+
+/// An `eth_call` was executed.
+pub(crate) fn record_eth_call(succeeded: bool, gas_used: u64) {
+    let status = if succeeded { "success" } else { "error" };
+    counter!("besu_rpc_eth_call_gas_used_total", "status" => status).increment(gas_used);
+}
+
+/// A transaction of a block was traced: Besu's name for the way, and for what it does last.
+pub(crate) fn record_traced(metric: &'static str, last_step: &'static str) {
+    for step in [
+        "getTransactions_outputPipe",
+        "executeTransaction_outputPipe",
+        last_step,
+    ] {
+        for action in ["added", "removed"] {
+            counter!(metric, "action" => action, "step" => step).increment(1);
+        }
+    }
+}
+
+/// What became of a call for which there are workers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Work {
+    /// A worker will run it.
+    Submitted,
+    /// It has run.
+    Completed,
+    /// Its queue was full.
+    Rejected,
+}
+
+impl Work {
+    /// Counts it, as of the workers of Besu that do the same.
+    pub(crate) fn record(self) {
+        let name = match self {
+            Self::Submitted => "besu_network_vertx_worker_pool_submitted_total",
+            Self::Completed => "besu_network_vertx_worker_pool_completed_total",
+            Self::Rejected => "besu_network_vertx_worker_pool_rejected_total",
+        };
+        counter!(name, "poolType" => "worker", "poolName" => "vert.x-worker-thread").increment(1);
+    }
 }
 
 /// A connection over HTTP was opened.

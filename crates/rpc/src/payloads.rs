@@ -280,9 +280,8 @@ impl Builder {
     /// removed, pending, and the price floor.
     fn pool_version(&self) -> (u64, u64, usize, PriceFloor) {
         let stats = self.pool.stats();
-        let added = stats.added_local.saturating_add(stats.added_remote);
-        let removed = stats.removed.values().sum();
-        (added, removed, stats.pending, self.floor())
+        let removed = stats.flows.removed.values().sum();
+        (stats.flows.added(), removed, stats.pending, self.floor())
     }
 
     /// What a transaction without priority must pay.

@@ -21,6 +21,7 @@
 use crate::block_priority::{BlockPriority, MAX_WAIT, yield_to_blocks, yields_to_blocks};
 use crate::lock;
 use crate::methods::Lane;
+use crate::metrics::Work;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
@@ -175,8 +176,15 @@ impl WorkerPools {
         let job = Box::new(move || {
             job();
             drop(guard);
+            Work::Completed.record();
         });
-        queue.try_send(job).is_ok()
+        let is_queued = queue.try_send(job).is_ok();
+        let work = match is_queued {
+            true => Work::Submitted,
+            false => Work::Rejected,
+        };
+        work.record();
+        is_queued
     }
 }
 

@@ -92,7 +92,7 @@ pub use maintenance::repair::{RepairError, RepairProgress, RepairSummary};
 pub use niwaki_trie::{RangeError, TrieAccount};
 pub use tries::incremental_root::{IncrementalRoot, RootFinisher};
 pub use tries::prefetcher::TriePrefetcher;
-pub use views::cache::{CacheStats, HitRate, ReadStats};
+pub use views::cache::{CacheStats, Evictions, HitRate, ReadStats};
 pub use views::historical::HistoricalView;
 pub use views::provable::ProvableView;
 pub use views::range::RangeVisitor;

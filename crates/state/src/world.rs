@@ -554,8 +554,11 @@ impl WorldState {
     /// Hits and misses of the value caches, and bytes of the trie nodes in memory.
     pub fn cache_stats(&self) -> CacheStats {
         let (trie_nodes_read, trie_bytes) = self.tries().stats();
+        let (codes, code_evictions) = self.caches.code_stats();
         CacheStats {
             reads: self.read_stats(),
+            codes,
+            code_evictions,
             trie_nodes_read,
             trie_bytes,
             value_bytes: self.caches.bytes(),

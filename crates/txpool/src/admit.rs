@@ -10,7 +10,7 @@ use crate::events::{DropReason, PoolEvent};
 use crate::sender::SenderAccount;
 use crate::sidecar::Sidecar;
 use crate::store::{Store, blob_key};
-use crate::transaction::{Origin, PooledTransaction};
+use crate::transaction::PooledTransaction;
 use niwaki_primitives::{Address, B256, Transaction};
 use std::sync::Arc;
 
@@ -243,11 +243,6 @@ impl Store {
                 _ => PoolError::Full,
             });
         }
-        let added = match tx.origin {
-            Origin::Local => &mut self.counters.added_local,
-            Origin::Remote => &mut self.counters.added_remote,
-        };
-        *added = added.saturating_add(1);
         Ok(Added {
             hash: tx.hash,
             pending: self.is_pending(&tx),
@@ -276,8 +271,5 @@ impl Store {
             PoolEvent::Dropped { tx, .. } => tx.hash != *hash,
             PoolEvent::Missed { .. } => true,
         });
-        if let Some(evicted) = self.counters.removed.get_mut(&DropReason::Evicted) {
-            *evicted = evicted.saturating_sub(1);
-        }
     }
 }

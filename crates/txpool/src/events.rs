@@ -61,6 +61,8 @@ pub enum PoolEvent {
     Dropped {
         tx: Arc<PooledTransaction>,
         reason: DropReason,
+        /// Whether the next block could have included it.
+        pending: bool,
         /// The transaction that replaced it.
         replaced_by: Option<B256>,
     },

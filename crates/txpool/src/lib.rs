@@ -20,6 +20,7 @@
 //! | `blobs` | blob pool: sidecars, and blobs by versioned hash |
 //! | `transaction` | incoming and pooled transactions |
 //! | `events` | events and listeners |
+//! | `flows` | what came, moved up and left, in numbers |
 //! | `dump` | the pool as a file |
 //! | `config`, `error` | options, errors |
 
@@ -33,6 +34,7 @@ mod dump;
 mod error;
 mod events;
 mod evict;
+mod flows;
 mod head;
 mod order;
 mod pool;
@@ -49,6 +51,7 @@ pub use config::{PoolConfig, PoolMode};
 pub use dump::{Restored, SkippedLine};
 pub use error::PoolError;
 pub use events::{DropReason, PoolEvent};
+pub use flows::{Flows, TxClass};
 pub use head::{HeadUpdate, SharedView};
 pub use pool::{Pool, PoolStats, SenderContent};
 pub use sidecar::{PooledBlob, Sidecar, cells_of, proofs as sidecar_proofs};

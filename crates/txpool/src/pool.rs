@@ -10,11 +10,12 @@ use crate::blobs::BlobStats;
 use crate::config::{PoolConfig, PoolMode};
 use crate::dump::{Restored, read_dump, write_dump};
 use crate::events::{DropReason, EventQueue, PoolEvent, lock};
+use crate::flows::Flows;
 use crate::head::{Head, HeadUpdate, SharedView};
 use crate::sender::{SenderAccount, SenderQueue};
 use crate::sidecar::{PooledBlob, Sidecar};
 use crate::store::Store;
-use crate::transaction::{PooledTransaction, SignedTransaction};
+use crate::transaction::{Origin, PooledTransaction, SignedTransaction};
 use niwaki_primitives::{
     Address, B256, Fault, Fork, Header, TxEnvelope,
     map::{HashMap, HashSet},
@@ -32,7 +33,7 @@ pub struct Pool {
     config: Arc<PoolConfig>,
     store: RwLock<Store>,
     events: EventQueue,
-    rejected: Mutex<BTreeMap<&'static str, u64>>,
+    rejected: Mutex<BTreeMap<(&'static str, Origin), u64>>,
     /// The fork of the block after the last head; locked while the head changes.
     head_change: Mutex<Fork>,
     next_seq: AtomicU64,
@@ -85,26 +86,26 @@ pub struct PoolStats {
     pub queued: usize,
     /// Transactions by EIP-2718 type.
     pub by_type: [usize; 5],
+    /// The same of those that are queued.
+    pub queued_by_type: [usize; 5],
     /// Local transactions.
     pub local: usize,
     /// Senders.
     pub senders: usize,
     /// Bytes of all transactions, without blobs.
     pub bytes: usize,
+    /// The same of those that are queued.
+    pub queued_bytes: usize,
     /// Bytes of the blobs of all transactions.
     pub blob_bytes: usize,
     /// Blobs of included transactions, and versioned hashes.
     pub blobs: BlobStats,
-    /// Local transactions added so far.
-    pub added_local: u64,
-    /// Remote transactions added so far.
-    pub added_remote: u64,
+    /// Transactions added, promoted and removed so far.
+    pub flows: Flows,
     /// Score points that transactions have lost so far.
     pub penalized: u64,
-    /// Transactions removed so far, by reason.
-    pub removed: BTreeMap<DropReason, u64>,
-    /// Transactions refused so far, by [`PoolError::name`](crate::PoolError::name).
-    pub rejected: BTreeMap<&'static str, u64>,
+    /// Transactions refused so far, by [`PoolError::name`](crate::PoolError::name) and where they came from.
+    pub rejected: BTreeMap<(&'static str, Origin), u64>,
 }
 
 impl Pool {
@@ -346,8 +347,7 @@ impl Pool {
 
     /// Transactions added so far, including those that have left.
     pub fn added(&self) -> u64 {
-        let counters = &self.read().counters;
-        counters.added_local.saturating_add(counters.added_remote)
+        self.read().counters.flows.added()
     }
 
     /// Statistics for metrics and `txpool_status`. Cost: linear in the blob transactions that were
@@ -360,17 +360,35 @@ impl Pool {
             pending: store.txs.len().saturating_sub(totals.queued),
             queued: totals.queued,
             by_type: totals.by_type,
+            queued_by_type: totals.queued_by_type,
             local: totals.local,
             senders: store.senders.len(),
             bytes: totals.bytes,
+            queued_bytes: totals.queued_bytes,
             blob_bytes: totals.blob_bytes,
             blobs: store.blobs.stats(),
-            added_local: counters.added_local,
-            added_remote: counters.added_remote,
+            flows: counters.flows.clone(),
             penalized: counters.penalized,
-            removed: counters.removed.clone(),
             rejected,
         }
+    }
+
+    /// Whether transactions of this node's users precede others.
+    pub fn has_local_priority(&self) -> bool {
+        !self.config.no_local_priority
+    }
+
+    /// Senders of pending transactions, and senders of queued ones; one may be both. O(senders).
+    pub fn senders_by_layer(&self) -> [usize; 2] {
+        let store = self.read();
+        let (mut pending, mut queued) = (0, 0);
+        for sender in store.senders.values() {
+            let mut slots = sender.slots.values();
+            pending += usize::from(slots.next().is_some_and(|slot| slot.pending));
+            let mut slots = sender.slots.values();
+            queued += usize::from(slots.next_back().is_some_and(|slot| !slot.pending));
+        }
+        [pending, queued]
     }
 
     /// Writes all transactions in the format of `txpool.dump` and returns their number.
@@ -410,6 +428,8 @@ impl Pool {
         let mut store = self.store.write().unwrap_or_else(PoisonError::into_inner);
         let result = change(&mut store);
         let events = std::mem::take(&mut store.events);
+        let flows = &mut store.counters.flows;
+        events.iter().for_each(|event| flows.count(event));
         if events.is_empty() {
             return result;
         }

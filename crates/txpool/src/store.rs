@@ -17,6 +17,7 @@
 use crate::blobs::BlobStore;
 use crate::config::{PoolConfig, PoolMode};
 use crate::events::{DropReason, PoolEvent};
+use crate::flows::Flows;
 use crate::head::Head;
 use crate::order::FeeOrder;
 use crate::sender::{SenderAccount, SenderQueue, Slot};
@@ -66,6 +67,7 @@ pub(crate) struct Totals {
     pub(crate) queued: usize,
     pub(crate) bytes: usize,
     pub(crate) queued_bytes: usize,
+    pub(crate) queued_by_type: [usize; 5],
     pub(crate) blob_bytes: usize,
     pub(crate) priority: usize,
     pub(crate) priority_bytes: usize,
@@ -77,10 +79,8 @@ pub(crate) struct Totals {
 /// Counts since the start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counters {
-    pub(crate) added_local: u64,
-    pub(crate) added_remote: u64,
+    pub(crate) flows: Flows,
     pub(crate) penalized: u64,
-    pub(crate) removed: BTreeMap<DropReason, u64>,
 }
 
 impl Store {
@@ -122,8 +122,7 @@ impl Store {
         self.txs.insert(tx.hash, Arc::clone(tx));
         self.by_age.insert(tx.seq, tx.hash);
         self.totals.add(tx);
-        self.totals.queued += 1;
-        self.totals.queued_bytes += tx.bytes;
+        self.totals.enqueue(tx);
         for authority in &tx.authorities {
             *self.authorities.entry(*authority).or_default() += 1;
         }
@@ -146,7 +145,8 @@ impl Store {
         let tx = self.txs.remove(hash)?;
         let queue = self.senders.get_mut(&tx.sender);
         let slot = queue.and_then(|queue| queue.slots.remove(&tx.nonce()));
-        if slot.is_some_and(|slot| !slot.pending) {
+        let pending = slot.is_none_or(|slot| slot.pending);
+        if !pending {
             self.dequeue(&tx);
         }
         self.by_age.remove(&tx.seq);
@@ -167,11 +167,10 @@ impl Store {
             self.blobs.remove(hash);
         }
         self.recent.record(*hash, tx.sender, tx.origin);
-        let removed = self.counters.removed.entry(reason).or_default();
-        *removed = removed.saturating_add(1);
         self.events.push(PoolEvent::Dropped {
             tx: Arc::clone(&tx),
             reason,
+            pending,
             replaced_by,
         });
         Some(tx)
@@ -227,16 +226,14 @@ impl Store {
     }
 
     fn enqueue(&mut self, tx: &PooledTransaction) {
-        self.totals.queued += 1;
-        self.totals.queued_bytes += tx.bytes;
+        self.totals.enqueue(tx);
         if !tx.priority {
             self.queued.insert(self.queued_key(tx), tx.hash);
         }
     }
 
     fn dequeue(&mut self, tx: &PooledTransaction) {
-        self.totals.queued = self.totals.queued.saturating_sub(1);
-        self.totals.queued_bytes = self.totals.queued_bytes.saturating_sub(tx.bytes);
+        self.totals.dequeue(tx);
         self.queued.remove(&self.queued_key(tx));
     }
 
@@ -265,6 +262,19 @@ impl Totals {
             self.priority_bytes += tx.bytes;
             self.priority_blob_bytes += tx.blob_bytes;
         }
+    }
+
+    fn enqueue(&mut self, tx: &PooledTransaction) {
+        self.queued += 1;
+        self.queued_bytes += tx.bytes;
+        self.queued_by_type[tx.type_index()] += 1;
+    }
+
+    fn dequeue(&mut self, tx: &PooledTransaction) {
+        self.queued = self.queued.saturating_sub(1);
+        self.queued_bytes = self.queued_bytes.saturating_sub(tx.bytes);
+        let of_type = &mut self.queued_by_type[tx.type_index()];
+        *of_type = of_type.saturating_sub(1);
     }
 
     fn subtract(&mut self, tx: &PooledTransaction) {

@@ -19,7 +19,7 @@ type NetworkTx = EthereumTxEnvelope<TxEip4844WithSidecar<Sidecar>>;
 const TABLE_BYTES: usize = 1_440;
 
 /// Where a transaction comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Origin {
     /// A user of this node, by JSON-RPC.
     Local,

@@ -218,6 +218,7 @@ impl Chain {
             has_bal_root: false,
             root_flushes: 0,
             has_bal: false,
+            bal: None,
             reads: ReadStats::default(),
             writes,
             waiting_batches: self.database().pending_batches(),

@@ -22,9 +22,11 @@ use super::transaction::FromPeer;
 use super::{BLOB_TYPE, GossipBreach, KnownSet};
 use crate::key::NodeId;
 use crate::peers::{Conduct, ConnId};
+use crate::stats::{GossipMessage, SeenCounts};
 use crate::wire::{Announced, Announcement, CellMask, EthVersion};
 use niwaki_primitives::map::HashSet;
 use niwaki_primitives::{B256, Bytes};
+use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -100,6 +102,7 @@ pub(super) struct Gossip {
     key: u64,
     is_syncing: bool,
     is_pool_full: bool,
+    seen: SeenCounts,
 }
 
 impl Gossip {
@@ -118,7 +121,13 @@ impl Gossip {
             key,
             is_syncing: true,
             is_pool_full: false,
+            seen: SeenCounts::default(),
         }
+    }
+
+    /// How many transactions came that this node had already, whole and announced.
+    pub(super) fn seen(&self) -> SeenCounts {
+        self.seen
     }
 
     /// A peer has come.
@@ -203,8 +212,15 @@ impl Gossip {
         }
         let (handed, cells) = (&self.handed, &self.cells);
         let pool_has = &*self.is_here;
-        let is_here = |hash: &B256| handed.contains(hash) || cells.contains(hash) || pool_has(hash);
-        match self.fetcher.announce(conn, &useful, is_here, now_ms) {
+        let seen = Cell::new(0);
+        let is_here = |hash: &B256| {
+            let is_here = handed.contains(hash) || cells.contains(hash) || pool_has(hash);
+            seen.update(|seen| seen + u64::from(is_here));
+            is_here
+        };
+        let announced = self.fetcher.announce(conn, &useful, is_here, now_ms);
+        self.seen[GossipMessage::Announcement as usize] += seen.get();
+        match announced {
             Ok(()) => self.fetch(now_ms),
             Err(breach) => self.cut(conn, breach, now_ms),
         }
@@ -229,7 +245,11 @@ impl Gossip {
             let hash = transaction.hash;
             let is_unwanted = self.fetcher.is_unwanted(&hash) || self.handed.contains(&hash);
             // Of a type that is not known here a newer node may know more.
-            if is_unwanted || transaction.tx_type > LAST_TYPE || (self.is_here)(&hash) {
+            if is_unwanted || transaction.tx_type > LAST_TYPE {
+                continue;
+            }
+            if (self.is_here)(&hash) {
+                self.seen[GossipMessage::Transactions as usize] += 1;
                 continue;
             }
             let first = self

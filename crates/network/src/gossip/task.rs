@@ -245,6 +245,7 @@ impl Shared {
         while let Some(action) = actions.pop_front() {
             actions.extend(self.act(&mut state, action, room.as_ref()));
         }
+        self.stats.set_seen_gossip(state.gossip.seen());
     }
 
     /// Carries out an order. Returns what the machine orders thereupon.

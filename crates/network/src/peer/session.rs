@@ -21,6 +21,7 @@ use crate::rlpx::{
     DisconnectReason, MAX_EARLY_BYTES, MAX_MESSAGE_BYTES, Message, MessageReader, MessageWriter,
     Session, SessionError,
 };
+use crate::stats::GossipMessage;
 use crate::wire::limits::{MAX_SMALL_BYTES, MAX_TRANSACTIONS_BYTES};
 use crate::wire::{
     Announcement, Answer, BlockRange, EthVersion, Request, RequestKind, Status, StatusError,
@@ -437,6 +438,7 @@ async fn handle_own(
     if let Some(kind) = numbers.request(id) {
         let (request_id, request) = Request::decode(kind, data, version)?;
         let permit = read.places.acquire_owned().await;
+        let is_snap = matches!(request, Request::Snap(_));
         let inbound = InboundRequest {
             peer: peer.info.origin.conn,
             version,
@@ -446,6 +448,7 @@ async fn handle_own(
             outbox: Arc::clone(&peer.outbox),
             permit: permit.expect("the places are never closed"),
             _room: read.room,
+            _serving: is_snap.then(|| channels.stats.begin_serving_snap()),
         };
         let _ = channels.requests.send(inbound).await;
         return Ok(Handled::Metered(Metered::Request));
@@ -548,15 +551,18 @@ fn hand_out(
     content: GossipContent,
     room: Room,
 ) -> Handled {
-    let hashes = match &content {
-        GossipContent::Transactions(transactions) => transactions.len(),
-        GossipContent::Announced(announcement) => announcement.transactions.len(),
+    let (message, hashes) = match &content {
+        GossipContent::Transactions(all) => (GossipMessage::Transactions, all.len()),
+        GossipContent::Announced(all) => (GossipMessage::Announcement, all.transactions.len()),
     };
-    let _ = channels.gossip.try_send(GossipEvent {
+    let event = GossipEvent {
         peer: Arc::clone(peer),
         content,
         room,
-    });
+    };
+    if channels.gossip.try_send(event).is_err() {
+        channels.stats.count_dropped_gossip(message);
+    }
     Handled::Metered(Metered::Hashes(hashes))
 }
 

@@ -3,8 +3,10 @@
 //! `table` lists every metric; counters and gauges of other crates are recorded where they happen, those here are
 //! sampled from the chain, the pool, the network and the allocator whenever the metrics are rendered.
 
+mod absent;
 mod first;
 mod peers;
+mod pool;
 mod push;
 mod table;
 
@@ -12,20 +14,23 @@ pub(crate) use peers::{PeerMetrics, PeerMetricsSlot};
 pub(crate) use push::Gateway;
 
 use super::config::MetricsConfig;
-use crate::options::TYPES;
 use eyre::{Result, WrapErr, eyre};
 use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge};
-use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
-use niwaki_chain::{Chain, HitRate, StoredHeader};
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use niwaki_chain::{CacheStats, Chain, HitRate, StoredHeader};
 use niwaki_primitives::{Fault, U256};
 use niwaki_rpc::{Backend, SyncStatus, serve_text};
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 use table::{Kind, METRICS};
 use tikv_jemalloc_ctl::{epoch, stats};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use tracing::info;
+
+/// Upper bounds of histograms, seconds: those of syncs.
+const BOUNDS: [f64; 6] = [1.0, 60.0, 600.0, 3600.0, 21_600.0, 86_400.0];
 
 /// The recorder of all metrics.
 pub(super) struct Metrics {
@@ -41,17 +46,25 @@ pub(super) fn install(config: &MetricsConfig) -> Result<Option<Metrics>> {
     if config.listen.is_none() && config.push.is_none() {
         return Ok(None);
     }
-    let recorder = PrometheusBuilder::new()
-        .install_recorder()
-        .map_err(|error| eyre!("can't record metrics: {error}"))?;
+    let can_not = |error| eyre!("can't record metrics: {error}");
+    let mut builder = PrometheusBuilder::new();
+    for row in METRICS.iter().filter(|row| row.kind == Kind::Histogram) {
+        let name = Matcher::Full(row.name.to_owned());
+        builder = builder
+            .set_buckets_for_metric(name, &BOUNDS)
+            .map_err(can_not)?;
+    }
+    let recorder = builder.install_recorder().map_err(can_not)?;
     for row in METRICS {
         match row.kind {
             Kind::Gauge => describe_gauge!(row.name, row.help),
             Kind::Counter => describe_counter!(row.name, row.help),
-            Kind::Summary => describe_histogram!(row.name, row.help),
+            Kind::Summary | Kind::Histogram => describe_histogram!(row.name, row.help),
         }
     }
+    absent::register();
     first::register();
+    gauge!("process_release", "version" => super::identity(None).client_version).set(1.0);
     Ok(Some(Metrics {
         recorder,
         process: metrics_process::Collector::default(),
@@ -90,7 +103,7 @@ impl Metrics {
             process.collect();
             sample_chain(&backend);
             sample_state(backend.chain());
-            sample_pool(&backend);
+            pool::sample(&backend);
             if let Some(peers) = peers.get() {
                 peers.sample();
             }
@@ -187,18 +200,50 @@ fn float(value: &U256) -> f64 {
 fn sample_state(chain: &Chain) {
     let caches = chain.cache_stats();
     let (hits, misses) = niwaki_crypto::precompile_result_look_ups();
-    for (cache, HitRate { hits, misses }) in [
+    for (cache, HitRate { hits, misses, .. }) in [
         ("accounts", caches.reads.accounts),
         ("slots", caches.reads.slots),
         ("codes", caches.reads.codes),
-        ("precompiled", HitRate { hits, misses }),
+        (
+            "precompiled",
+            HitRate {
+                hits,
+                misses,
+                absent: 0,
+            },
+        ),
     ] {
         counter!("niwaki_cache_hits_total", "cache" => cache).absolute(hits);
         counter!("niwaki_cache_misses_total", "cache" => cache).absolute(misses);
     }
-    let HitRate { hits, misses } = caches.reads.codes;
-    let lookups = hits.saturating_add(misses).max(1);
-    gauge!("besu_bonsai_cache_code_cache_hit_rate").set(hits as f64 / lookups as f64);
+    sample_codes(&caches);
+    for (
+        all,
+        found,
+        absent,
+        HitRate {
+            hits,
+            misses,
+            absent: not_there,
+        },
+    ) in [
+        (
+            "besu_blockchain_get_account_total",
+            "besu_blockchain_get_account_flat_database_total",
+            "besu_blockchain_get_account_missing_flat_database_total",
+            caches.reads.accounts,
+        ),
+        (
+            "besu_blockchain_get_storagevalue_total",
+            "besu_blockchain_get_storagevalue_flat_database_total",
+            "besu_blockchain_get_storagevalue_missing_flat_database_total",
+            caches.reads.slots,
+        ),
+    ] {
+        counter!(all).absolute(hits.saturating_add(misses));
+        counter!(found).absolute(misses.saturating_sub(not_there));
+        counter!(absent).absolute(not_there);
+    }
     counter!("niwaki_trie_nodes_read_total").absolute(caches.trie_nodes_read);
     set("niwaki_trie_bytes", caches.trie_bytes as u64);
     set("niwaki_value_bytes", caches.value_bytes as u64);
@@ -217,46 +262,28 @@ fn sample_state(chain: &Chain) {
     }
 }
 
-fn sample_pool(backend: &Backend) {
-    let pool = backend.pool();
-    let stats = pool.stats();
-    let all = stats.pending + stats.queued;
-    set("besu_transaction_pool_transactions", all as u64);
-    let price = pool.min_gas_price();
+fn sample_codes(caches: &CacheStats) {
+    let HitRate { hits, misses, .. } = caches.reads.codes;
+    let lookups = hits.saturating_add(misses);
+    gauge!("besu_bonsai_cache_code_cache_hit_rate").set(hits as f64 / lookups.max(1) as f64);
+    set("besu_bonsai_cache_code_cache_size", caches.codes as u64);
     set(
-        "ethereum_min_gas_price",
-        u64::try_from(price).unwrap_or(u64::MAX),
+        "besu_bonsai_cache_code_cache_evictions",
+        caches.code_evictions.entries,
     );
-    let tip = backend.min_priority_fee();
     set(
-        "ethereum_min_priority_fee",
-        u64::try_from(tip).unwrap_or(u64::MAX),
+        "besu_bonsai_cache_code_cache_eviction_weight",
+        caches.code_evictions.bytes,
     );
-    let name = "besu_transaction_pool_number_of_transactions";
-    for (layer, count) in [("prioritized", stats.pending), ("sparse", stats.queued)] {
-        set_for(name, "layer", layer, count);
-    }
-    for (layer, bytes) in [("all", stats.bytes), ("blobs", stats.blob_bytes)] {
-        set_for("besu_transaction_pool_space_used", "layer", layer, bytes);
-    }
-    let name = "besu_transaction_pool_unique_senders";
-    set_for(name, "layer", "all", stats.senders);
-    let name = "besu_transaction_pool_number_of_transactions_by_type";
-    for (kind, count) in TYPES.into_iter().zip(stats.by_type) {
-        set_for(name, "type", kind, count);
-    }
-    let (local, remote) = (stats.added_local, stats.added_remote);
-    counter!("besu_transaction_pool_transactions_added_total").absolute(local + remote);
-    for (source, count) in [("local", local), ("remote", remote)] {
-        counter!("besu_transaction_pool_added_total", "source" => source).absolute(count);
-    }
-    for (reason, count) in stats.removed {
-        counter!("besu_transaction_pool_removed_total", "operation" => reason.label())
-            .absolute(count);
-    }
-    for (reason, count) in stats.rejected {
-        counter!("besu_transaction_pool_rejected_total", "reason" => reason).absolute(count);
-    }
+    static LAST: Mutex<Option<(Instant, u64)>> = Mutex::new(None);
+    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    let now = Instant::now();
+    let rate = last.map_or(0.0, |(then, before)| {
+        let seconds = now.duration_since(then).as_secs_f64().max(1e-3);
+        lookups.saturating_sub(before) as f64 / seconds
+    });
+    *last = Some((now, lookups));
+    gauge!("besu_bonsai_cache_code_cache_lookups_per_second").set(rate);
 }
 
 fn sample_allocator() {
@@ -271,5 +298,48 @@ fn sample_allocator() {
         if let Ok(bytes) = bytes {
             set(name, bytes as u64);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn each_metric_of_besu_is_served_from_the_first_scrape_or_with_its_first_event() {
+        let recorder = PrometheusBuilder::new().build_recorder();
+        metrics::with_local_recorder(&recorder, || {
+            absent::register();
+            first::register();
+        });
+        let served = recorder.handle().render();
+        let served: BTreeSet<&str> = served
+            .lines()
+            .filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next())
+            .collect();
+        let text = include_str!("../../../../testdata/besu/metrics.txt");
+        let lines = text.lines().filter(|line| !line.starts_with('#'));
+        let mut count = 0;
+        for line in lines {
+            let mut words = line.split(' ');
+            let (name, kind) = (words.next().unwrap(), words.next().unwrap());
+            let labels: BTreeSet<_> = words.flat_map(|labels| labels.split(',')).collect();
+            count += 1;
+            let Some(row) = METRICS.iter().find(|row| row.name == name) else {
+                assert!(served.contains(name), "{name} is missing");
+                continue;
+            };
+            assert_eq!(format!("{:?}", row.kind).to_lowercase(), kind, "{name}");
+            let ours = row.labels.split(',').filter(|label| !label.is_empty());
+            let ours: BTreeSet<_> = ours.collect();
+            assert!(
+                ours.is_superset(&labels),
+                "{name}: {ours:?}, not {labels:?}"
+            );
+            let is_served = served.contains(name) || !ours.is_empty();
+            assert!(is_served, "{name} is not there before its first event");
+        }
+        assert_eq!(count, 149);
     }
 }

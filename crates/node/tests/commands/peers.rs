@@ -332,7 +332,7 @@ fn a_scrape_of_a_node_that_synced_from_two_peers_has_each_row_of_network_and_syn
         "besu_network_rlpx_connect_outcome_total{result=\"connected\"} 2",
         "besu_peers_peer_count_by_client{client=\"Niwaki\"} 0",
         "besu_network_p2p_messages_inbound_total{protocol=\"eth/72\",name=\"Status\",code=\"0\"} 2",
-        "besu_synchronizer_chain_download_pipeline_processed_total{step=\"importBlock\"} 54",
+        "besu_synchronizer_chain_download_pipeline_processed_total{action=\"added\",step=\"importBlock\"} 54",
         "besu_synchronizer_sync_duration_count{name=\"TOTAL_SYNC_DURATION\"} 1",
         "besu_peers_inflight_request_gauge{taskName=\"GetBodiesFromPeerTask\"} 0",
         "niwaki_sync_stalled{reason=\"no_peers\"} 0",

@@ -5,7 +5,7 @@ use crate::simulation::{
     self, BlockOverrides, Message, NoopTracer, SimulatedBlock, StateOverrides,
 };
 use crate::state::State;
-use crate::{Backend, RpcError, RpcResult, json};
+use crate::{Backend, RpcError, RpcResult, json, metrics};
 use niwaki_chain::StoredHeader;
 
 /// The parameters of `eth_call` and its kin: a message, the state that it runs on, and overrides of both.
@@ -74,7 +74,9 @@ pub(super) fn call(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) ->
         params.deadline,
     )?;
     let run = run.map_err(|reason| simulation::invalid(&reason, request.message.sender(), gas))?;
-    if let Some(error) = simulation::reverted(&run) {
+    let error = simulation::reverted(&run);
+    metrics::record_eth_call(error.is_none(), run.result.gas_used);
+    if let Some(error) = error {
         return Err(error);
     }
     json::data(out, &run.result.output);

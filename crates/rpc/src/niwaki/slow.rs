@@ -139,7 +139,11 @@ mod tests {
     fn the_line_has_the_names_that_other_clients_use_and_times_in_milliseconds() {
         let block = Imported {
             reads: ReadStats {
-                slots: HitRate { hits: 2, misses: 1 },
+                slots: HitRate {
+                    hits: 2,
+                    misses: 1,
+                    ..HitRate::default()
+                },
                 ..ReadStats::default()
             },
             timings: Timings {

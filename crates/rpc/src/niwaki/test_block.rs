@@ -24,6 +24,7 @@ pub(super) fn imported(number: u64) -> Imported {
         has_bal_root: true,
         root_flushes: 3,
         has_bal: true,
+        bal: None,
         reads: ReadStats::default(),
         writes: WriteStats {
             accounts: 4,

@@ -12,12 +12,16 @@ use crate::json::{Array, Object};
 use crate::methods::{Lane, Method, row};
 use crate::params::{BlockRef, Count, Params};
 use crate::simulation::{Message, SimulatedBlock, SimulationResult};
-use crate::{Backend, RpcError, RpcResult};
+use crate::{Backend, RpcError, RpcResult, metrics};
 use niwaki_evm::tracers::CallOptions;
 use niwaki_primitives::{Address, Bytes, Decodable2718, TxEnvelope, U256};
 use niwaki_rules::{BlockReward, ommer_reward};
 use serde::Deserialize;
 use std::time::Instant;
+
+/// Besu's counters of traced transactions.
+const TRACE_BLOCK: &str = "besu_blockchain_transactions_traceblock_pipeline_processed_total";
+const REPLAY_BLOCK: &str = "besu_blockchain_transactions_tracereplayblock_pipeline_processed_total";
 
 /// Most messages of one trace_callMany.
 const MAX_CALLS: usize = 1_000;
@@ -180,6 +184,7 @@ fn block(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult
     let past = PastBlock::new(backend, found, true)?;
     past.each(backend, params, |block, subject| {
         let run = write_traces(block, subject, params.deadline, &mut list)?;
+        metrics::record_traced(TRACE_BLOCK, "traceFlatTransaction_outputPipe");
         params.flush(list.buffer())?;
         Ok(run)
     })?;
@@ -253,6 +258,7 @@ fn replay_block(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> Rp
         let run = types.write(block, subject, params, &mut object)?;
         object.data("transactionHash", hash.as_slice());
         drop(object);
+        metrics::record_traced(REPLAY_BLOCK, "traceReplayTransaction_outputPipe");
         params.flush(list.buffer())?;
         Ok(run)
     })?;

@@ -36,6 +36,7 @@ pub(crate) struct Cache<K, V> {
     old_heap_bytes: usize,
     limit_bytes: usize,
     rate: HitRate,
+    evictions: Evictions,
 }
 
 /// How often a cache had what was requested.
@@ -45,12 +46,15 @@ pub struct HitRate {
     pub hits: u64,
     /// It had not.
     pub misses: u64,
+    /// Misses of values that the storage does not have either.
+    pub absent: u64,
 }
 
 impl HitRate {
     fn add(&mut self, other: Self) {
         self.hits += other.hits;
         self.misses += other.misses;
+        self.absent += other.absent;
     }
 
     /// The hits and misses since `before`.
@@ -58,8 +62,18 @@ impl HitRate {
         Self {
             hits: self.hits.saturating_sub(before.hits),
             misses: self.misses.saturating_sub(before.misses),
+            absent: self.absent.saturating_sub(before.absent),
         }
     }
+}
+
+/// What a cache has forgotten because it was full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Evictions {
+    /// Entries.
+    pub entries: u64,
+    /// Bytes that their values owned, at most.
+    pub bytes: u64,
 }
 
 /// Look-ups in the value caches.
@@ -96,6 +110,10 @@ impl ReadStats {
 pub struct CacheStats {
     /// Look-ups since the state was opened.
     pub reads: ReadStats,
+    /// Codes in the cache.
+    pub codes: usize,
+    /// Codes that it has forgotten since the state was opened.
+    pub code_evictions: Evictions,
     /// Trie nodes read from the storage since the state was opened.
     pub trie_nodes_read: u64,
     /// Bytes of trie nodes in memory.
@@ -116,6 +134,7 @@ impl<K: Hash + Eq + Copy, V: Clone> Cache<K, V> {
             old_heap_bytes: 0,
             limit_bytes,
             rate: HitRate::default(),
+            evictions: Evictions::default(),
         }
     }
 
@@ -146,6 +165,11 @@ impl<K: Hash + Eq + Copy, V: Clone> Cache<K, V> {
         self.young.contains_key(key) || self.old.contains_key(key)
     }
 
+    /// The storage does not have what was looked up last either.
+    pub(crate) fn note_absent(&mut self) {
+        self.rate.absent += 1;
+    }
+
     /// A copy of the value of `key`, if it is cached; for values that own no heap memory.
     pub(crate) fn get(&mut self, key: &K) -> Option<V> {
         self.with(key, |_| 0, V::clone)
@@ -155,6 +179,8 @@ impl<K: Hash + Eq + Copy, V: Clone> Cache<K, V> {
     pub(crate) fn insert(&mut self, key: K, value: V, heap_bytes: usize) {
         let table = Self::table_bytes(self.young.len() + 1);
         if table + self.young_heap_bytes + heap_bytes > self.limit_bytes / 2 {
+            self.evictions.entries += self.old.len() as u64;
+            self.evictions.bytes += self.old_heap_bytes as u64;
             self.old = std::mem::take(&mut self.young);
             self.old_heap_bytes = std::mem::take(&mut self.young_heap_bytes);
         }
@@ -173,6 +199,11 @@ impl<K: Hash + Eq + Copy, V: Clone> Cache<K, V> {
     fn bytes(&self) -> usize {
         let tables = [&self.young, &self.old].map(|map| map.capacity() * Self::ENTRY_BYTES);
         tables.iter().sum::<usize>() + self.young_heap_bytes + self.old_heap_bytes
+    }
+
+    /// Entries.
+    fn len(&self) -> usize {
+        self.young.len() + self.old.len()
     }
 
     /// Forgets the keys for which `is_kept` is false. O(entries).
@@ -251,6 +282,12 @@ impl Caches {
             stats.slots.add(shard.slots.rate);
         }
         stats
+    }
+
+    /// Codes that are cached, and those that were forgotten.
+    pub(crate) fn code_stats(&self) -> (usize, Evictions) {
+        let codes = self.codes();
+        (codes.len(), codes.evictions)
     }
 
     /// Bytes of memory, at most.

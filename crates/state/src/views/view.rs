@@ -153,6 +153,9 @@ impl View {
         let account = account.transpose()?;
         self.notify_prefetcher(key, None, account.is_none());
         if let Some(mut shard) = self.caches.of(address, self.version) {
+            if account.is_none() {
+                shard.accounts.note_absent();
+            }
             shard.accounts.insert(*address, account, 0);
         }
         Ok(account)
@@ -187,6 +190,9 @@ impl View {
             self.notify_prefetcher(account, slot, value.is_zero());
         }
         if let Some(mut shard) = self.caches.of(address, self.version) {
+            if value.is_zero() {
+                shard.slots.note_absent();
+            }
             shard.slots.insert((*address, *slot), value, 0);
         }
         Ok(value)

@@ -67,7 +67,7 @@ impl Pool {
         };
         let mut rejected = lock(&self.rejected);
         for reason in added.iter().filter_map(|added| added.as_ref().err()) {
-            let count = rejected.entry(reason.name()).or_default();
+            let count = rejected.entry((reason.name(), origin)).or_default();
             *count = count.saturating_add(1);
         }
         added

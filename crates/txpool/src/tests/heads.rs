@@ -24,9 +24,9 @@ fn a_block_drops_included_and_stale_transactions() {
     let elsewhere = transfer(&from, 1, 7, 70);
     chain.mine(&[transfer(&from, 0, 1, 50), elsewhere]);
     assert_eq!(chain.nonces(&from), (vec![2, 3], vec![]));
-    let removed = chain.pool.stats().removed;
-    assert_eq!(removed.get(&DropReason::Included), Some(&1));
-    assert_eq!(removed.get(&DropReason::Stale), Some(&1));
+    let flows = chain.pool.stats().flows;
+    assert_eq!(flows.removed_for(DropReason::Included), 1);
+    assert_eq!(flows.removed_for(DropReason::Stale), 1);
 }
 
 #[test]
@@ -184,8 +184,8 @@ fn a_fork_drops_transactions_that_its_rules_exclude() {
     assert_eq!(chain.pool.stats().pending, 3);
     chain.mine(&[]);
     assert_eq!(chain.offered(), vec![*plain.tx_hash()]);
-    let removed = chain.pool.stats().removed;
-    assert_eq!(removed.get(&DropReason::Invalid), Some(&2));
+    let flows = chain.pool.stats().flows;
+    assert_eq!(flows.removed_for(DropReason::Invalid), 2);
 }
 
 #[test]
@@ -219,8 +219,8 @@ fn amsterdam_drops_transactions_below_its_floor_and_accepts_higher_gas_limits() 
     assert_eq!(chain.pool.stats().pending, 2);
     chain.mine(&[]);
     assert_eq!(chain.offered(), vec![*plain.tx_hash()]);
-    let removed = chain.pool.stats().removed;
-    assert_eq!(removed.get(&DropReason::Invalid), Some(&1));
+    let flows = chain.pool.stats().flows;
+    assert_eq!(flows.removed_for(DropReason::Invalid), 1);
     chain.remote(wordy).expect_err("Amsterdam's floor");
     chain.remote(large).expect("Amsterdam's cap");
 }
@@ -240,8 +240,8 @@ fn a_sequenced_pool_drops_expired_transactions() {
     assert_eq!(chain.pool.all().len(), 2);
     chain.mine(&[]);
     assert_eq!(chain.pool.all().len(), 0);
-    let removed = chain.pool.stats().removed;
-    assert_eq!(removed.get(&DropReason::Expired), Some(&2));
+    let flows = chain.pool.stats().flows;
+    assert_eq!(flows.removed_for(DropReason::Expired), 2);
 }
 
 #[test]
@@ -426,5 +426,5 @@ fn a_transaction_added_during_a_head_update_is_checked_against_the_new_head() {
     pool.update_head(&change, NOW).expect("memory");
     let left: Vec<_> = pool.all().iter().map(|tx| tx.sender).collect();
     assert_eq!(left, vec![early.address]);
-    assert_eq!(pool.stats().removed.get(&DropReason::Stale), Some(&1));
+    assert_eq!(pool.stats().flows.removed_for(DropReason::Stale), 1);
 }

@@ -399,6 +399,6 @@ fn refusals_are_counted_by_name() {
         assert_eq!(text(chain.remote(tx.clone())), "already known");
     }
     let rejected = chain.pool.stats().rejected;
-    assert_eq!(rejected.get("TRANSACTION_ALREADY_KNOWN"), Some(&2));
-    assert_eq!(rejected.len(), 1);
+    let known = ("TRANSACTION_ALREADY_KNOWN", Origin::Remote);
+    assert_eq!(rejected, [(known, 2)].into());
 }

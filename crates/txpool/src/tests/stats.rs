@@ -1,7 +1,7 @@
 //! Statistics and listings.
 
 use super::support::{Chain, blob_tx, dynamic, proven_sidecar, signed, transfer, wallet};
-use crate::{DropReason, PoolConfig};
+use crate::{DropReason, Origin, PoolConfig, TxClass};
 use niwaki_primitives::{AccessList, AccessListItem, B256, TxEip1559, TxEnvelope};
 
 #[test]
@@ -16,14 +16,36 @@ fn statistics_add_up() {
     let stats = chain.pool.stats();
     assert_eq!((stats.pending, stats.queued, stats.senders), (2, 1, 2));
     assert_eq!((stats.by_type, stats.local), ([0, 0, 2, 1, 0], 1));
-    assert_eq!((stats.added_local, stats.added_remote), (1, 2));
+    assert_eq!(stats.queued_by_type, [0, 0, 1, 0, 0]);
+    assert_eq!(chain.pool.senders_by_layer(), [2, 1]);
+    let flows = &stats.flows;
+    assert_eq!(flows.added_from(Origin::Local), 1);
+    assert_eq!(flows.added_from(Origin::Remote), 2);
+    let of = |pending, priority, origin| TxClass {
+        pending,
+        priority,
+        origin,
+    };
+    let local = of(true, true, Origin::Local);
+    let [above, queued] = [true, false].map(|pending| of(pending, false, Origin::Remote));
+    assert_eq!(flows.added, [(queued, 1), (above, 1), (local, 1)].into());
+    assert!(flows.promoted.is_empty(), "each came where it stays");
     assert_eq!(stats.blobs.versioned_hashes, 1);
     let sum: usize = chain.pool.all().iter().map(|tx| tx.bytes).sum();
     assert_eq!(stats.bytes, sum);
     chain.mine(&[tx]);
     let stats = chain.pool.stats();
     assert_eq!((stats.pending, stats.queued, stats.local), (1, 1, 0));
-    assert_eq!(stats.removed.get(&DropReason::Included), Some(&1));
+    assert_eq!(stats.flows.removed_for(DropReason::Included), 1);
+    let included = (DropReason::Included, local);
+    assert_eq!(stats.flows.removed, [(included, 1)].into());
+    // The gap before the queued transaction closes: nonce 0 is mined.
+    for nonce in 1..5 {
+        let between = transfer(&wallet(0), nonce, 1, 50);
+        chain.remote(between).expect("paid for");
+    }
+    let flows = chain.pool.stats().flows;
+    assert_eq!(flows.promoted, [(queued, 1)].into());
 }
 
 #[test]

@@ -71,6 +71,7 @@ impl PeerMetrics {
         sample_connections(self.network.stats());
         sample_requests(self.network.stats());
         sample_messages(self.network.stats());
+        sample_gossip(self.network.stats());
         sample_discovery(&self.network.discovery());
         sample_sync(&(self.sync_status)());
         (self.sync_times)().into_iter().for_each(record);
@@ -133,6 +134,18 @@ fn sample_requests(stats: &Stats) {
         counter!("besu_peers_invalid_response_total", "taskName" => task).absolute(wrong);
     }
     sample_snap_requests(stats);
+    let name = "besu_peers_snap_service_requests_in_flight_current";
+    set(name, stats.serving_snap());
+}
+
+fn sample_gossip(stats: &Stats) {
+    for of_message in stats.gossip() {
+        let message = of_message.message;
+        let name = "besu_transaction_pool_messages_expired_total";
+        counter!(name, "message" => message).absolute(of_message.dropped);
+        let name = "besu_transaction_pool_remote_transactions_already_seen_total";
+        counter!(name, "message" => message).absolute(of_message.already_seen);
+    }
 }
 
 fn sample_snap_requests(stats: &Stats) {
@@ -198,6 +211,12 @@ fn sample_discovery(figures: &DiscoveryFigures) {
         let name = "besu_network_discovery_packets_dropped_total";
         counter!(name, "reason" => reason.name()).absolute(*count);
     }
+    let dropped = figures.v4_dropped.iter().map(|(_, count)| *count).sum();
+    let read = figures.v4_packets.iter().map(|[(_, inbound), _]| *inbound);
+    for (protocol, count) in [("dropped", dropped), ("v4", read.sum())] {
+        let name = "besu_network_discovery_demux_packets_total";
+        counter!(name, "protocol" => protocol).absolute(count);
+    }
     for [(name, inbound), (_, outbound)] in figures.v4_packets.iter().copied() {
         let metric = "besu_network_discovery_messages_inbound_total";
         counter!(metric, "name" => name).absolute(inbound);
@@ -226,13 +245,13 @@ fn sample_discovery(figures: &DiscoveryFigures) {
 
 fn sample_sync(status: &SyncStatus) {
     for (step, count) in [
-        ("downloadHeaders", status.all_headers),
-        ("downloadBodies", status.all_bodies),
+        ("downloadHeaders_outputPipe", status.all_headers),
+        ("downloadBodies_outputPipe", status.all_bodies),
         ("importBlock", status.imported),
         ("importHistoricalBlock", status.history_blocks),
     ] {
         let name = "besu_synchronizer_chain_download_pipeline_processed_total";
-        counter!(name, "step" => step).absolute(count);
+        counter!(name, "action" => "added", "step" => step).absolute(count);
     }
     for (reason, count) in [("complete", status.reached), ("error", status.all_failures)] {
         let name = "besu_synchronizer_chain_download_pipeline_restarts_total";

@@ -10,6 +10,8 @@ pub(crate) enum Kind {
     Counter,
     /// Quantiles, sum and count, in seconds.
     Summary,
+    /// Counts by upper bound, sum and count, in seconds.
+    Histogram,
 }
 
 /// One metric.
@@ -31,12 +33,17 @@ const fn row(name: &'static str, kind: Kind, labels: &'static str, help: &'stati
     }
 }
 
-use Kind::{Counter, Gauge, Summary};
+use Kind::{Counter, Gauge, Histogram, Summary};
 
 /// All metrics. `besu_` and `ethereum_` are Besu's names, `process_` are those of every Prometheus exporter.
 #[rustfmt::skip]
 pub(crate) const METRICS: &[Metric] = &[
+    row("besu_bal_accounts_count", Gauge, "", "Accounts in the last access list of a block"),
+    row("besu_bal_accounts_updated", Gauge, "", "Accounts with changes in the last access list of a block"),
     row("besu_bal_blocks_total", Counter, "", "Blocks that arrived with their access list"),
+    row("besu_bal_code_count", Gauge, "", "Accounts with new code in the last access list of a block"),
+    row("besu_bal_storage_slots_count", Gauge, "", "Slots in the last access list of a block"),
+    row("besu_bal_storage_slots_updated", Gauge, "", "Slots that were written in the last access list of a block"),
     row("besu_block_processing_conflicted_transactions_counter_total", Counter, "", "Transactions executed speculatively, then re-executed"),
     row("besu_block_processing_execution_time_head", Gauge, "", "Time of the last block, all phases, ms"),
     row("besu_block_processing_parallelized_transactions_counter_total", Counter, "", "Transactions whose speculative execution was validated"),
@@ -50,7 +57,20 @@ pub(crate) const METRICS: &[Metric] = &[
     row("besu_blockchain_chain_head_transaction_count_counter_total", Counter, "", "Transactions of all heads so far"),
     row("besu_blockchain_difficulty", Gauge, "", "Total difficulty of the head"),
     row("besu_blockchain_difficulty_total", Gauge, "", "Total difficulty of the head"),
+    row("besu_blockchain_get_account_flat_database_total", Counter, "", "Accounts that were read from the storage and exist"),
+    row("besu_blockchain_get_account_missing_flat_database_total", Counter, "", "Accounts that were looked for in the storage and do not exist"),
+    row("besu_blockchain_get_account_total", Counter, "", "Accounts that were looked up, in caches or the storage"),
+    row("besu_blockchain_get_storagevalue_flat_database_total", Counter, "", "Slots that were read from the storage and are not zero"),
+    row("besu_blockchain_get_storagevalue_missing_flat_database_total", Counter, "", "Slots that were looked for in the storage and are zero"),
+    row("besu_blockchain_get_storagevalue_total", Counter, "", "Slots that were looked up, in caches or the storage"),
+    row("besu_blockchain_transactions_traceblock_pipeline_processed_total", Counter, "action,step", "Transactions traced by trace_block"),
+    row("besu_blockchain_transactions_tracereplayblock_pipeline_processed_total", Counter, "action,step", "Transactions traced by trace_replayBlockTransactions"),
+    row("besu_bonsai_cache_code_cache_eviction_weight", Gauge, "", "Bytes of codes that their cache has forgotten"),
+    row("besu_bonsai_cache_code_cache_evictions", Gauge, "", "Codes that their cache has forgotten"),
     row("besu_bonsai_cache_code_cache_hit_rate", Gauge, "", "Share of look-ups of code that its cache answered"),
+    row("besu_bonsai_cache_code_cache_lookups_per_second", Gauge, "", "Look-ups of code a second, since the last scrape"),
+    row("besu_bonsai_cache_code_cache_size", Gauge, "", "Codes in their cache"),
+    row("besu_network_discovery_demux_packets_total", Counter, "protocol", "Packets that discovery received: v4, and those that could not be read"),
     row("besu_network_discovery_inflight_interactions_current", Gauge, "", "Requests of discovery v4 whose answers are awaited"),
     row("besu_network_discovery_interaction_count_total", Counter, "type", "Requests that discovery v4 has made"),
     row("besu_network_discovery_messages_inbound_total", Counter, "name", "Packets that discovery v4 received and could read"),
@@ -67,6 +87,9 @@ pub(crate) const METRICS: &[Metric] = &[
     row("besu_network_p2p_messages_outbound_total", Counter, "protocol,name,code", "Messages to peers"),
     row("besu_network_rlpx_connect_outcome_total", Counter, "result", "How dials ended: connected, failed, too_many_peers, other_chain, other"),
     row("besu_network_rlpx_outbound_connect_attempts_total", Counter, "source", "Dials, by where the node was found"),
+    row("besu_network_vertx_worker_pool_completed_total", Counter, "poolName,poolType", "Calls that workers have run"),
+    row("besu_network_vertx_worker_pool_rejected_total", Counter, "poolName,poolType", "Calls that were refused because their queue was full"),
+    row("besu_network_vertx_worker_pool_submitted_total", Counter, "poolName,poolType", "Calls that were given to workers"),
     row("besu_peers_connected_total", Counter, "", "Connections that became peers"),
     row("besu_peers_disconnected_total", Counter, "initiator,disconnectReason", "Connections that ended, refused ones among them"),
     row("besu_peers_inflight_request_gauge", Gauge, "taskName", "Requests to peers whose answers are awaited"),
@@ -75,6 +98,7 @@ pub(crate) const METRICS: &[Metric] = &[
     row("besu_peers_peer_count_by_client", Gauge, "client", "Peers, by what they call themselves"),
     row("besu_peers_pending_peer_requests_current", Gauge, "", "Requests that wait for a peer"),
     row("besu_peers_request_time", Summary, "taskName", "Time from a request to its answer"),
+    row("besu_peers_snap_service_requests_in_flight_current", Gauge, "", "Requests by snap of peers that have no answer yet"),
     row("besu_peers_timeout_total", Counter, "taskName", "Requests that were not answered in time"),
     row("besu_permissioning_account_local_check_count_permitted_total", Counter, "", "Senders that the list in the file allows"),
     row("besu_permissioning_account_local_check_count_total", Counter, "", "Senders that were looked for in the list in the file"),
@@ -91,8 +115,9 @@ pub(crate) const METRICS: &[Metric] = &[
     row("besu_rpc_active_http_connection_count", Gauge, "", "Open connections over HTTP"),
     row("besu_rpc_active_ws_connection_count", Gauge, "", "Open WebSockets"),
     row("besu_rpc_errors_count_total", Counter, "rpcMethod,errorType", "Calls that were refused, by code"),
+    row("besu_rpc_eth_call_gas_used_total", Counter, "status", "Gas used by eth_call"),
     row("besu_rpc_request_time", Summary, "methodName", "Time of a call, without queueing"),
-    row("besu_synchronizer_chain_download_pipeline_processed_total", Counter, "step", "Headers and bodies that came, blocks that were imported, older blocks"),
+    row("besu_synchronizer_chain_download_pipeline_processed_total", Counter, "action,step", "Headers and bodies that came, blocks that were imported, older blocks"),
     row("besu_synchronizer_chain_download_pipeline_restarts_total", Counter, "reason", "Syncs that reached their targets (complete), and steps that failed (error)"),
     row("besu_synchronizer_fast_sync_pivot_block_current", Gauge, "", "The block whose state is downloaded, or was last"),
     row("besu_synchronizer_fast_sync_pivot_block_selected_count_total", Counter, "", "How often another block was chosen to download its state"),
@@ -107,13 +132,17 @@ pub(crate) const METRICS: &[Metric] = &[
     row("besu_synchronizer_snap_world_state_pending_trie_node_requests_current", Gauge, "", "Nodes of tries that are known to differ and have not come"),
     row("besu_synchronizer_snap_world_state_retried_requests_total", Counter, "", "Requests by snap that were not answered in time, or wrongly"),
     row("besu_synchronizer_snap_world_state_slots_total", Counter, "", "Slots of a downloaded state that came"),
-    row("besu_synchronizer_sync_duration", Summary, "name", "Time of a sync that reached its target"),
+    row("besu_synchronizer_sync_duration", Histogram, "name", "Time of a sync that reached its target"),
     row("besu_synchronizer_task", Summary, "taskName", "Time of each step of a sync: locate, headers, ranges, move_pivot, build, heal, blocks"),
-    row("besu_transaction_pool_added_total", Counter, "source", "Transactions added to the pool"),
+    row("besu_transaction_pool_added_total", Counter, "layer,priority,reason,source", "Transactions added to the pool"),
+    row("besu_transaction_pool_blob_cache_size", Gauge, "", "Sidecars of included blob transactions"),
+    row("besu_transaction_pool_blob_map_size", Gauge, "", "Versioned hashes whose blobs the pool has"),
+    row("besu_transaction_pool_messages_expired_total", Counter, "message", "Messages with transactions that were dropped because gossip was behind"),
     row("besu_transaction_pool_number_of_transactions", Gauge, "layer", "Transactions in the pool"),
-    row("besu_transaction_pool_number_of_transactions_by_type", Gauge, "type", "Transactions in the pool, by type"),
-    row("besu_transaction_pool_rejected_total", Counter, "reason", "Transactions that the pool refused"),
-    row("besu_transaction_pool_removed_total", Counter, "operation", "Transactions that left the pool"),
+    row("besu_transaction_pool_number_of_transactions_by_type", Gauge, "layer,type", "Transactions in the pool, by type"),
+    row("besu_transaction_pool_rejected_total", Counter, "layer,priority,reason,source", "Transactions that the pool refused"),
+    row("besu_transaction_pool_remote_transactions_already_seen_total", Counter, "message", "Transactions of peers that this node had already"),
+    row("besu_transaction_pool_removed_total", Counter, "layer,operation,priority,source", "Transactions that left the pool"),
     row("besu_transaction_pool_space_used", Gauge, "layer", "Bytes of the pool"),
     row("besu_transaction_pool_transactions", Gauge, "", "Transactions in the pool"),
     row("besu_transaction_pool_transactions_added_total", Counter, "", "Transactions added to the pool"),
@@ -182,6 +211,7 @@ pub(crate) const METRICS: &[Metric] = &[
     row("process_cpu_seconds_total", Counter, "", "Processor time"),
     row("process_max_fds", Gauge, "", "Most open files"),
     row("process_open_fds", Gauge, "", "Open files"),
+    row("process_release", Gauge, "version", "The version of the program, as a label"),
     row("process_resident_memory_bytes", Gauge, "", "Resident memory"),
     row("process_start_time_seconds", Gauge, "", "When it began, since 1970"),
     row("process_threads", Gauge, "", "Threads"),
