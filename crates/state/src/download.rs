@@ -230,7 +230,8 @@ impl StateDownload<'_> {
         let mut saved = lock(&self.saved);
         let mut next = saved.clone();
         part.mark(&mut next.remaining, &mut next.progress);
-        self.database().ingest(part.into_rows())?;
+        let (rows, cuts) = part.into_tables();
+        self.database().ingest_cut(rows, &cuts)?;
         let mut batch = Batch::new();
         batch.put(Segment::Meta, DOWNLOAD, &next.to_row());
         self.database().write(batch, true)?;

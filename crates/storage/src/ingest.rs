@@ -4,8 +4,12 @@ use crate::fault::engine_fault;
 use crate::{Batch, Database, Segment};
 use niwaki_primitives::Fault;
 use rocksdb::{IngestExternalFileOptions, SstFileWriter};
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+
+/// A row: number of its segment, key, value.
+type SortedRow<'r> = (usize, &'r [u8], &'r [u8]);
 
 /// The folder of the data path for files that are not part of the database yet.
 pub(crate) fn staging_dir(data_path: &Path) -> PathBuf {
@@ -55,6 +59,18 @@ impl Database {
     /// # Panics
     /// If `batch` has deletes.
     pub fn ingest(&self, batch: Batch) -> Result<(), Fault> {
+        self.ingest_cut(batch, &[])
+    }
+
+    /// As [`Database::ingest`], but a file ends before each of `cuts`, in any order: where rows of another call lie between those of this
+    /// one, no file of one spans them.
+    ///
+    /// # Errors
+    /// A [`Fault`] of the disk or the engine.
+    ///
+    /// # Panics
+    /// If `batch` has deletes.
+    pub fn ingest_cut(&self, batch: Batch, cuts: &[(Segment, Vec<u8>)]) -> Result<(), Fault> {
         let Some(folder) = self.create_staging_dir()? else {
             return self.write(batch, false);
         };
@@ -72,7 +88,9 @@ impl Database {
             let start = rows.partition_point(|row| row.0 < segment as usize);
             let end = rows.partition_point(|row| row.0 <= segment as usize);
             if start < end {
-                self.ingest_segment(folder, segment, &rows[start..end])?;
+                let cuts = cuts.iter().filter(|(of, _)| *of == segment);
+                let cuts: BTreeSet<&[u8]> = cuts.map(|(_, key)| key.as_slice()).collect();
+                self.ingest_segment(folder, segment, &rows[start..end], &cuts)?;
             }
         }
         Ok(())
@@ -82,31 +100,50 @@ impl Database {
         &self,
         folder: &Path,
         segment: Segment,
-        rows: &[(usize, &[u8], &[u8])],
+        rows: &[SortedRow<'_>],
+        cuts: &BTreeSet<&[u8]>,
+    ) -> Result<(), Fault> {
+        let (mut files, mut rest) = (Vec::new(), rows);
+        for cut in cuts.iter().map(Some).chain([None]) {
+            let end = cut.map_or(rest.len(), |cut| rest.partition_point(|row| row.1 < *cut));
+            let (table, after) = rest.split_at(end);
+            if !table.is_empty() {
+                let file = folder.join(format!("{}-{}.sst", segment.name(), files.len()));
+                self.write_table(&file, segment, table)?;
+                files.push(file);
+            }
+            rest = after;
+        }
+        let mut options = IngestExternalFileOptions::default();
+        options.set_move_files(true);
+        let family = self.family(segment);
+        self.engine
+            .ingest_external_file_cf_opts(family, &options, files.iter().collect())
+            .map_err(|error| engine_fault("ingest", segment.name(), error.as_ref()))?;
+        // The engine has its own links to the files.
+        for file in files.into_iter().filter(|file| file.exists()) {
+            fs::remove_file(&file).map_err(|error| Fault::io("remove", &file, error))?;
+        }
+        Ok(())
+    }
+
+    fn write_table(
+        &self,
+        file: &Path,
+        segment: Segment,
+        rows: &[SortedRow<'_>],
     ) -> Result<(), Fault> {
         let fault = |error: rocksdb::Error| engine_fault("ingest", segment.name(), error.as_ref());
-        let file = folder.join(format!("{}.sst", segment.name()));
         let options = self.options.segment(segment);
         let mut writer = SstFileWriter::create(&options);
-        writer.open(&file).map_err(fault)?;
+        writer.open(file).map_err(fault)?;
         for (at, (_, key, value)) in rows.iter().enumerate() {
             let is_last = rows.get(at + 1).is_none_or(|next| next.1 != *key);
             if is_last {
                 writer.put(key, value).map_err(fault)?;
             }
         }
-        writer.finish().map_err(fault)?;
-        let mut options = IngestExternalFileOptions::default();
-        options.set_move_files(true);
-        let family = self.family(segment);
-        self.engine
-            .ingest_external_file_cf_opts(family, &options, vec![&file])
-            .map_err(fault)?;
-        // The engine has its own link to the file.
-        if file.exists() {
-            fs::remove_file(&file).map_err(|error| Fault::io("remove", &file, error))?;
-        }
-        Ok(())
+        writer.finish().map_err(fault)
     }
 
     /// Removes all rows of `segment`, whole files first; O(files). Not atomic: after a failure the caller must be able to begin again.

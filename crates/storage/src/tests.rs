@@ -258,6 +258,37 @@ fn ingested_rows_read_like_written_ones_and_survive_closing() {
 }
 
 #[test]
+fn tables_that_are_cut_where_others_lie_between_are_never_merged() {
+    let dir = tempfile::tempdir().unwrap();
+    let database = open(dir.path());
+    let rows = |keys: &[&[u8]]| {
+        let mut batch = Batch::new();
+        keys.iter()
+            .for_each(|key| batch.put(Segment::Slots, key, key));
+        batch
+    };
+    // The rows of the first call stand around those of the second and between those of the third.
+    let cut = |key: &[u8]| (Segment::Slots, key.to_vec());
+    let first = rows(&[b"a", b"b", b"f", b"g"]);
+    let other_segment = (Segment::Accounts, b"b".to_vec());
+    let cuts = [cut(b"z"), cut(b"c"), cut(b"c"), other_segment];
+    database.ingest_cut(first, &cuts).unwrap();
+    let second = rows(&[b"c", b"d", b"e"]);
+    database.ingest_cut(second, &[cut(b"c")]).unwrap();
+    let third = rows(&[b"0", b"h"]);
+    database.ingest_cut(third, &[cut(b"h")]).unwrap();
+    let mut files = database.engine.live_files().unwrap();
+    files.retain(|file| file.column_family_name == Segment::Slots.name());
+    assert_eq!(files.len(), 5);
+    assert!(files.iter().all(|file| file.level > 0), "{files:?}");
+    let all = keys(database.prefix(Segment::Slots, &[]));
+    assert_eq!(all.concat(), b"0abcdefgh");
+    drop(database);
+    let staged = fs::read_dir(dir.path().join("loading")).unwrap();
+    assert_eq!(staged.count(), 0);
+}
+
+#[test]
 fn clearing_a_segment_removes_only_its_rows() {
     let dir = tempfile::tempdir().unwrap();
     let database = open(dir.path());

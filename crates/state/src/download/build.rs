@@ -239,6 +239,24 @@ fn part_of(path: &Path) -> Option<u32> {
     )
 }
 
+/// Rows of the account trie of the last part that has any: its inner nodes come with the accounts of the next one, and would lie between
+/// the rows of a table that is written before.
+#[derive(Default)]
+struct HeldRows {
+    part: u32,
+    rows: Batch,
+}
+
+impl HeldRows {
+    /// Gives them to the writer if they are of a part before this one.
+    fn release_before(&mut self, part: u32, writer: &RowWriter) {
+        if self.part < part {
+            let rows = std::mem::take(&mut self.rows);
+            writer.batch.borrow_mut().append(rows);
+        }
+    }
+}
+
 /// Takes the parts in order and makes the account trie of them.
 fn join(
     shared: &Shared<'_>,
@@ -248,12 +266,19 @@ fn join(
     report: &mut dyn FnMut(u64, u64) -> bool,
 ) -> Result<Option<Built>, Fault> {
     let shallow = RefCell::new(Batch::new());
+    let held = RefCell::new(HeldRows::default());
     let mut sink = |path: &Path, row: &[u8]| {
         let (segment, key) = row_key(&None, path);
-        match path.len() <= SHALLOW_NIBBLES {
-            true => shallow.borrow_mut().put_parts(segment, &key, &[row]),
-            false if part_of(path).is_some_and(|part| part < shared.done) => {}
-            false => writer.put(segment, &key, row),
+        let part = part_of(path).filter(|_| path.len() > SHALLOW_NIBBLES);
+        match part {
+            None => shallow.borrow_mut().put_parts(segment, &key, &[row]),
+            Some(part) if part < shared.done => {}
+            Some(part) => {
+                let mut held = held.borrow_mut();
+                held.release_before(part, writer);
+                held.part = part;
+                held.rows.put_parts(segment, &key, &[row]);
+            }
         }
     };
     let mut builder = TrieBuilder::new(&mut sink);
@@ -279,6 +304,7 @@ fn join(
         }
         missing_codes.extend(built.missing_codes);
         shared.database.write(built.removed, false)?;
+        held.borrow_mut().release_before(marks.last, writer);
         writer.batch.borrow_mut().append(built.rows);
         writer.send_if_large(shared.batch_bytes);
         marks.update(writer.batches_sent.get())?;
@@ -288,6 +314,7 @@ fn join(
         }
     }
     let root = builder.finish();
+    held.borrow_mut().release_before(PARTS, writer);
     writer.send_if_large(1);
     writer.batch.replace(shallow.into_inner());
     writer.send_if_large(1);

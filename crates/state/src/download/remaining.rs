@@ -37,6 +37,11 @@ impl KeyRange {
         (range.first <= range.last).then_some(range)
     }
 
+    /// Whether the keys of `next` follow on its own.
+    pub(crate) fn is_before(&self, next: &Self) -> bool {
+        number(&self.last).checked_add(U256::ONE) == Some(number(&next.first))
+    }
+
     /// Cut into so many ranges of about the same size; fewer if it has fewer keys.
     pub fn split(&self, parts: usize) -> Vec<Self> {
         let (first, last) = (number(&self.first), number(&self.last));

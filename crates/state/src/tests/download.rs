@@ -143,7 +143,7 @@ fn what_comes_in_ranges_in_any_order_and_with_kills_between_is_the_state_row_by_
                 download.write(part).unwrap();
             }
             for part in parts {
-                sink.database().ingest(part.into_rows()).unwrap();
+                sink.database().ingest(part.into_tables().0).unwrap();
             }
         }
         let download = sink.resume_download().unwrap().unwrap();

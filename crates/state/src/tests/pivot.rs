@@ -134,7 +134,7 @@ fn lists_make_the_rows_that_are_here_those_of_the_later_state_whatever_is_here()
             }
             // Rows that were not marked are of the old state.
             for part in parts {
-                sink.database().ingest(part.into_rows()).unwrap();
+                sink.database().ingest(part.into_tables().0).unwrap();
             }
             let blocks = rng.random_range(1..5);
             let lists: Vec<_> = (0..blocks).map(|_| grow(&mut rng, &mut source)).collect();
