@@ -18,7 +18,7 @@ mkdir -p "$CARGO_TARGET_DIR"
 CARGO_TARGET_DIR="$(cd "$CARGO_TARGET_DIR" && pwd)"
 # Cargo compares times, not folders: what another checkout has built last would pass for this one's.
 if [ "$(cat "$CARGO_TARGET_DIR/checkout" 2> /dev/null)" != "$PWD" ]; then
-  git ls-files -z 2> /dev/null | xargs -0 -r touch -c
+  { git ls-files -z 2> /dev/null || true; } | xargs -0 -r touch -c || true
   echo "$PWD" > "$CARGO_TARGET_DIR/checkout"
 fi
 

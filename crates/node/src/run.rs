@@ -49,7 +49,7 @@ mod validator;
 mod warm;
 mod watch;
 
-pub(crate) use config::{OPERATOR_SOCKET, key_file};
+pub(crate) use config::{OPERATOR_SOCKET, ServersConfig, key_file};
 pub(crate) use secret::JWT_FILE;
 
 use crate::Outcome;

@@ -47,6 +47,8 @@ pub struct ApiOptions {
     pub gas_price_percentile: f64,
     /// The highest tip that it suggests, wei.
     pub gas_price_max: U256,
+    /// The tip that it suggests where blocks have none, wei; 0 where gas may be free.
+    pub default_tip: u128,
     /// The gas limit that blocks built here move towards; `None` keeps the parent's.
     pub target_gas_limit: Option<u64>,
     /// Extra data of blocks built here.
@@ -99,6 +101,8 @@ impl Default for ApiOptions {
             gas_price_blocks: 100,
             gas_price_percentile: 50.0,
             gas_price_max: U256::from(500_000_000_000_u64),
+            // As geth has it.
+            default_tip: 1_000_000_000,
             target_gas_limit: None,
             extra_data: Bytes::new(),
             min_priority_fee: 0,

@@ -32,6 +32,8 @@ pub struct Flows {
     pub added: BTreeMap<TxClass, u64>,
     /// Queued transactions that became pending, by what they were before.
     pub promoted: BTreeMap<TxClass, u64>,
+    /// Pending transactions that became queued, by what they were before.
+    pub demoted: BTreeMap<TxClass, u64>,
     /// Transactions removed, by what they were then.
     pub removed: BTreeMap<(DropReason, TxClass), u64>,
 }
@@ -54,6 +56,10 @@ impl Flows {
         let all = self.removed.iter();
         let of_reason = all.filter(|((of, _), _)| *of == reason);
         of_reason.map(|(_, count)| count).sum()
+    }
+
+    pub(crate) fn count_demoted(&mut self, tx: &PooledTransaction) {
+        *self.demoted.entry(TxClass::of(tx, true)).or_default() += 1;
     }
 
     /// Counts what listeners of the pool hear.

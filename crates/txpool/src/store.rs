@@ -207,6 +207,7 @@ impl Store {
                 self.events.push(PoolEvent::Promoted { tx });
             } else {
                 self.enqueue(&tx);
+                self.counters.flows.count_demoted(&tx);
             }
         }
     }

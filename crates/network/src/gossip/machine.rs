@@ -214,9 +214,9 @@ impl Gossip {
         let pool_has = &*self.is_here;
         let seen = Cell::new(0);
         let is_here = |hash: &B256| {
-            let is_here = handed.contains(hash) || cells.contains(hash) || pool_has(hash);
+            let is_here = handed.contains(hash) || pool_has(hash);
             seen.update(|seen| seen + u64::from(is_here));
-            is_here
+            is_here || cells.contains(hash)
         };
         let announced = self.fetcher.announce(conn, &useful, is_here, now_ms);
         self.seen[GossipMessage::Announcement as usize] += seen.get();
@@ -243,12 +243,11 @@ impl Gossip {
         let mut new = Vec::new();
         for transaction in read {
             let hash = transaction.hash;
-            let is_unwanted = self.fetcher.is_unwanted(&hash) || self.handed.contains(&hash);
             // Of a type that is not known here a newer node may know more.
-            if is_unwanted || transaction.tx_type > LAST_TYPE {
+            if self.fetcher.is_unwanted(&hash) || transaction.tx_type > LAST_TYPE {
                 continue;
             }
-            if (self.is_here)(&hash) {
+            if self.handed.contains(&hash) || (self.is_here)(&hash) {
                 self.seen[GossipMessage::Transactions as usize] += 1;
                 continue;
             }

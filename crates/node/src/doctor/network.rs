@@ -4,7 +4,7 @@ use super::finding::Finding;
 use super::is_public;
 use super::machine::{Machine, process_name};
 use crate::options::{NatMethodFlag, NodeOptions, Options};
-use crate::run::OPERATOR_SOCKET;
+use crate::run::{OPERATOR_SOCKET, ServersConfig};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::io::{self, BufRead, BufReader, ErrorKind, Write};
@@ -38,7 +38,11 @@ pub(super) fn ports(options: &Options, data_path: &Path, is_running: bool) -> Ve
         ];
     }
     let has_engine = options.node.engine.engine_rpc_enabled;
-    let ports = ports_of(&options.node, has_engine.unwrap_or(is_public(options)));
+    let ports = ports_of(
+        &options.node,
+        data_path,
+        has_engine.unwrap_or(is_public(options)),
+    );
     let taken: Vec<Finding> = ports.iter().filter_map(check_port).collect();
     if !taken.is_empty() {
         return taken;
@@ -51,52 +55,26 @@ pub(super) fn ports(options: &Options, data_path: &Path, is_running: bool) -> Ve
     )]
 }
 
-fn ports_of(node: &NodeOptions, has_engine: bool) -> Vec<Port> {
-    let tcp = |flag, host, port| Port {
+fn ports_of(node: &NodeOptions, data_path: &Path, has_engine: bool) -> Vec<Port> {
+    let tcp = |flag, address| Port {
         flag,
-        address: SocketAddr::new(host, port),
+        address,
         is_udp: false,
     };
-    let (http, sockets, metrics) = (&node.http, &node.sockets, &node.operation);
-    let mut ports = Vec::new();
-    if http.rpc_http_enabled == Some(true) {
-        ports.push(tcp(
-            "--rpc-http-port",
-            http.rpc_http_host,
-            http.rpc_http_port,
-        ));
-    }
-    if sockets.rpc_ws_enabled == Some(true) {
-        ports.push(tcp(
-            "--rpc-ws-port",
-            sockets.rpc_ws_host,
-            sockets.rpc_ws_port,
-        ));
-    }
-    if node.graphql.graphql_http_enabled == Some(true) {
-        ports.push(tcp(
-            "--graphql-http-port",
-            node.graphql.graphql_http_host,
-            node.graphql.graphql_http_port,
-        ));
-    }
-    if has_engine {
-        ports.push(tcp(
-            "--engine-rpc-port",
-            http.rpc_http_host,
-            node.engine.engine_rpc_port,
-        ));
-    }
+    let servers = ServersConfig::resolve(node, data_path, has_engine);
+    let servers = servers.on_ports();
+    let mut ports: Vec<Port> = servers
+        .map(|server| tcp(server.port_flag, server.address))
+        .collect();
+    let metrics = &node.operation;
     if metrics.metrics_enabled == Some(true) {
-        ports.push(tcp(
-            "--metrics-port",
-            metrics.metrics_host,
-            metrics.metrics_port,
-        ));
+        let address = SocketAddr::new(metrics.metrics_host, metrics.metrics_port);
+        ports.push(tcp("--metrics-port", address));
     }
     let peers = &node.peers;
     if peers.p2p_enabled != Some(false) {
-        ports.push(tcp("--p2p-port", peers.p2p_interface, peers.p2p_port));
+        let address = SocketAddr::new(peers.p2p_interface, peers.p2p_port);
+        ports.push(tcp("--p2p-port", address));
         if peers.discovery_enabled != Some(false) {
             let port = peers.p2p_discovery_port.unwrap_or(peers.p2p_port);
             ports.push(Port {

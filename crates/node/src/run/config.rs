@@ -12,8 +12,8 @@ mod servers;
 
 pub(crate) use peers::key_file;
 pub(super) use peers::{PeersConfig, StaticNodesFile};
-pub(crate) use servers::OPERATOR_SOCKET;
-pub(super) use servers::{AuthenticationConfig, IpcConfig, ServerConfig, ServersConfig};
+pub(super) use servers::{AuthenticationConfig, IpcConfig, ServerConfig};
+pub(crate) use servers::{OPERATOR_SOCKET, ServersConfig};
 
 use super::metrics::Gateway;
 use crate::memory::MemoryBudget;
@@ -120,7 +120,10 @@ impl NodeConfig {
             is_pool_warmed: has_engine_api && node.pool.tx_pool_warming_enabled != Some(false),
             pool: pool_config(&node.pool, spec.seal == SealKind::Bft),
             pool_file: (node.pool.tx_pool_enable_save_restore == Some(true)).then_some(pool_file),
-            api: api_options(options, is_proof_of_stake, has_engine_api),
+            api: ApiOptions {
+                default_tip: default_tip(&node.pool, spec),
+                ..api_options(options, is_proof_of_stake, has_engine_api)
+            },
             metrics: metrics_config(options),
             peers: PeersConfig::resolve(&node.peers, &data_path, is_dev, spec.quorum.is_some()),
             permissions: permissions_config(&node.permissions, &data_path),
@@ -211,6 +214,16 @@ fn api_options(options: &Options, is_proof_of_stake: bool, has_engine_api: bool)
         slow_block: u64::try_from(node.operation.slow_block_threshold)
             .ok()
             .map(Duration::from_millis),
+        ..ApiOptions::default()
+    }
+}
+
+/// The tip that is suggested where blocks have none, wei: none where gas may be free, since accounts may have no coins.
+fn default_tip(flags: &PoolFlags, spec: &ChainSpec) -> u128 {
+    let is_cheap = flags.tx_pool_min_gas_price < PoolConfig::default().min_gas_price;
+    match spec.seal == SealKind::Bft || is_cheap {
+        true => 0,
+        false => ApiOptions::default().default_tip,
     }
 }
 

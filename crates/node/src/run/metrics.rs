@@ -277,12 +277,14 @@ fn sample_codes(caches: &CacheStats) {
     );
     static LAST: Mutex<Option<(Instant, u64)>> = Mutex::new(None);
     let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
-    let now = Instant::now();
-    let rate = last.map_or(0.0, |(then, before)| {
-        let seconds = now.duration_since(then).as_secs_f64().max(1e-3);
-        lookups.saturating_sub(before) as f64 / seconds
-    });
-    *last = Some((now, lookups));
+    let (then, before) = *last.get_or_insert_with(|| (Instant::now(), lookups));
+    let seconds = then.elapsed().as_secs_f64();
+    // Several may read at once.
+    if seconds < 1.0 {
+        return;
+    }
+    *last = Some((Instant::now(), lookups));
+    let rate = lookups.saturating_sub(before) as f64 / seconds;
     gauge!("besu_bonsai_cache_code_cache_lookups_per_second").set(rate);
 }
 

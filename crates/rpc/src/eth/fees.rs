@@ -18,8 +18,6 @@ const MAX_PERCENTILES: usize = 100;
 const SAMPLES_PER_BLOCK: usize = 3;
 /// Lower tips are ignored: block builders use them for their own transactions.
 const MIN_TIP: u128 = 2;
-/// The suggestion on a chain without tips yet: 1 gwei, as geth has it.
-const DEFAULT_TIP: u128 = 1_000_000_000;
 
 pub(super) fn base_fee(backend: &Backend, _: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     match next_fee(backend.chain(), &backend.chain().head().header) {
@@ -68,9 +66,32 @@ fn next_blob_fee(chain: &Chain, header: &Header) -> u128 {
     params.base_fee(next_excess_blob_gas(header, spec.fork_of(header), &params))
 }
 
-/// The suggested tip: a percentile of the lowest tips of recent blocks, wei.
+/// The suggested tip, wei: a percentile of the lowest tips of recent blocks, at least what this node takes in its own.
+///
+/// # Errors
+/// A fault of the storage.
 pub(crate) fn suggested_tip(backend: &Backend) -> Result<u128, RpcError> {
+    let (chain, options) = (backend.chain(), &backend.options);
+    let head = chain.head();
+    let spec = chain.spec();
+    if !spec.has_gas_price(head.id.number + 1) {
+        return Ok(0);
+    }
+    let base_fee = next_fee(chain, &head.header);
+    let least = tip(backend.pool().min_gas_price(), base_fee).max(backend.min_priority_fee());
+    let mut tips = recent_tips(backend)?;
+    tips.sort_unstable();
+    let most = u128::try_from(options.gas_price_max).unwrap_or(u128::MAX);
+    let at = percentile_index(tips.len(), options.gas_price_percentile);
+    let sampled = tips.get(at).map(|tip| most.min(*tip));
+    Ok(sampled.unwrap_or(options.default_tip).max(least))
+}
+
+/// The lowest tips of each of the blocks that are sampled.
+fn recent_tips(backend: &Backend) -> Result<Vec<u128>, RpcError> {
     let options = &backend.options;
+    // Where no tip is usual, none is a sample too.
+    let lowest_sample = if options.default_tip == 0 { 0 } else { MIN_TIP };
     let mut tips = Vec::new();
     let head = backend.chain().head().id.number;
     let blocks = usize::try_from(options.gas_price_blocks).unwrap_or(usize::MAX);
@@ -84,15 +105,12 @@ pub(crate) fn suggested_tip(backend: &Backend) -> Result<u128, RpcError> {
         let mut lowest: Vec<u128> = all
             .filter(|(index, _)| block.sender(*index) != block.header.beneficiary)
             .map(|(_, tx)| tip(effective_gas_price(tx, base_fee), base_fee))
-            .filter(|tip| *tip >= MIN_TIP)
+            .filter(|tip| *tip >= lowest_sample)
             .collect();
         lowest.sort_unstable();
         tips.extend(lowest.into_iter().take(SAMPLES_PER_BLOCK));
     }
-    tips.sort_unstable();
-    let most = u128::try_from(options.gas_price_max).unwrap_or(u128::MAX);
-    let at = percentile_index(tips.len(), options.gas_price_percentile);
-    Ok(tips.get(at).copied().unwrap_or(DEFAULT_TIP).min(most))
+    Ok(tips)
 }
 
 fn tip(price: u128, base_fee: Option<u64>) -> u128 {

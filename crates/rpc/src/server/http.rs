@@ -538,3 +538,20 @@ pub(super) fn plain<B: From<Full<Bytes>>>(status: StatusCode, text: &str) -> Res
     *response.status_mut() = status;
     response
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_asks_for_nothing_ends_and_one_that_has_asked_stays() {
+        let has_asked = AtomicBool::new(false);
+        let (limit, hour) = (Duration::from_secs(30), Duration::from_secs(3_600));
+        let began = tokio::time::Instant::now();
+        silence(&has_asked, limit).await;
+        assert_eq!(began.elapsed(), limit);
+        has_asked.store(true, Ordering::Relaxed);
+        let ended = tokio::time::timeout(hour, silence(&has_asked, limit)).await;
+        assert!(ended.is_err());
+    }
+}

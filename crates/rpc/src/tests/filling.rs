@@ -1,6 +1,6 @@
 //! `eth_fillTransaction` and `rpc.discover`.
 
-use super::operating::dev;
+use super::operating::{build, dev, transfer};
 use super::*;
 
 const SENDER: &str = "0xfe3b557e8fb62b89f4916b721be55ceb828dbd73";
@@ -125,4 +125,58 @@ fn the_document_lists_every_method_that_is_offered() {
         assert!(listed.contains(&method.name), "{}", method.name);
     }
     assert_eq!(listed.len(), methods().count() + 4);
+}
+
+/// A rig whose pool and blocks take this much, and its suggestions of a price and a tip.
+fn suggestions(min_gas_price: u128, options: ApiOptions) -> (Rig, impl Fn(&Rig) -> [u128; 3]) {
+    let config = PoolConfig {
+        min_gas_price,
+        no_local_priority: true,
+        ..PoolConfig::default()
+    };
+    let rig = rig_with(chain_of(&Network::Dev.genesis()), config, options);
+    let ask = |rig: &Rig| {
+        ["eth_baseFee", "eth_gasPrice", "eth_maxPriorityFeePerGas"].map(|method| {
+            let number = rig.result(method, json!([]));
+            let digits = number.as_str().unwrap().trim_start_matches("0x");
+            u128::from_str_radix(digits, 16).unwrap()
+        })
+    };
+    (rig, ask)
+}
+
+#[test]
+fn without_tips_to_go_by_the_default_is_suggested_but_no_less_than_the_node_takes() {
+    for (default_tip, min_gas_price, min_priority_fee) in
+        [(0, 0, 0), (0, 0, 7), (0, 1 << 50, 0), (9, 0, 7), (9, 0, 11)]
+    {
+        let options = ApiOptions {
+            default_tip,
+            min_priority_fee,
+            ..ApiOptions::default()
+        };
+        let (rig, ask) = suggestions(min_gas_price, options);
+        let [base_fee, price, tip] = ask(&rig);
+        assert!(base_fee > 0);
+        let least = min_priority_fee.max(min_gas_price.saturating_sub(base_fee));
+        assert_eq!([tip, price], [least.max(default_tip), base_fee + tip]);
+    }
+}
+
+#[test]
+fn where_gas_is_free_one_wallet_that_pays_does_not_make_all_others_pay() {
+    let options = ApiOptions {
+        default_tip: 0,
+        ..ApiOptions::default()
+    };
+    let (rig, ask) = suggestions(0, options);
+    for (nonce, tip) in [(0, 0), (1, 0), (2, 1_000_000_000)] {
+        let sent = transfer(&rig, nonce, tip);
+        rig.result("eth_sendRawTransaction", json!([sent]));
+    }
+    let block = build(&rig);
+    assert_eq!(block.body.transactions.len(), 3);
+    rig.dispatcher.backend().chain().import(block).unwrap();
+    let [_, _, tip] = ask(&rig);
+    assert_eq!(tip, 0);
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use ::tracing::level_filters::LevelFilter;
-use niwaki_primitives::{Bytes, Encodable2718, TxEip1559, TxEnvelope, TxKind, U256};
+use niwaki_primitives::{Block, Bytes, Encodable2718, TxEip1559, TxEnvelope, TxKind, U256};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -55,8 +55,8 @@ fn signed(rig: &Rig, tx: TxEip1559) -> TxEnvelope {
     })
 }
 
-/// The transactions, gas limit and extra data of the block that would be built now.
-fn next_block(rig: &Rig) -> (usize, u64, Vec<u8>) {
+/// The block that would be built now.
+pub(super) fn build(rig: &Rig) -> Block {
     let backend = rig.dispatcher.backend();
     let head = backend.chain().head();
     let template = niwaki_chain::BlockTemplate {
@@ -64,7 +64,12 @@ fn next_block(rig: &Rig) -> (usize, u64, Vec<u8>) {
         timestamp: head.header.timestamp + 12,
         ..backend.block_template()
     };
-    let built = backend.build_now(template).unwrap().block;
+    backend.build_now(template).unwrap().block
+}
+
+/// Its transactions, gas limit and extra data.
+fn next_block(rig: &Rig) -> (usize, u64, Vec<u8>) {
+    let built = build(rig);
     let header = built.header;
     (
         built.body.transactions.len(),

@@ -14,10 +14,12 @@ use std::time::{Duration, Instant};
 const PART_BYTES: usize = 16 << 20;
 /// or after this time.
 const PART_TIME: Duration = Duration::from_secs(10);
-/// A storage that is cut by the answer is asked for in so many parts at most,
+/// What an answer leaves of a storage is asked for in so many parts at most,
 const LARGE_PARTS: usize = 16;
 /// each of about so many slots: a few answers.
 const PART_SLOTS: u64 = 32_768;
+/// What would be one part comes with its account, if so many answers have it: a peer may give little in each.
+const SMALL_ANSWERS: usize = 8;
 
 /// What the workers share.
 pub(super) struct Worker<'w> {
@@ -137,24 +139,54 @@ impl Worker<'_> {
         let with_storage: Vec<(B256, B256)> = with_storage
             .filter(|(_, root)| *root != EMPTY_ROOT_HASH)
             .collect();
-        let mut large = Vec::new();
+        let (mut large, mut small) = (Vec::new(), Vec::new());
         let mut take = |index: usize, storage: Storage| {
             let Some((account, root)) = with_storage.get(index).copied() else {
                 return;
             };
             part.add_slots(&account, &storage.slots);
-            let ranges = storage
-                .rest
-                .map(|rest| rest.split(parts(storage.slots.len(), &rest)));
-            large.extend(ranges.map(|ranges| LargeStorage {
-                account,
-                root,
-                ranges,
-            }));
+            if let Some(rest) = storage.rest {
+                match parts(storage.slots.len(), &rest) {
+                    1 => small.push((account, root, rest)),
+                    parts => large.push(LargeStorage {
+                        account,
+                        root,
+                        ranges: rest.split(parts),
+                    }),
+                }
+            }
             self.answers.fetch_add(1, Ordering::Relaxed);
         };
         self.fetcher.storages(&with_storage, &mut take)?;
+        for (account, root, rest) in small {
+            let rest = self.rest_of_small(account, root, rest, part)?;
+            large.extend(rest.map(|rest| LargeStorage {
+                account,
+                root,
+                ranges: vec![rest],
+            }));
+        }
         Ok(large)
+    }
+
+    /// What an answer left of a storage, if that is a few answers more: as a part of its own it would be a table of its own. Returns what
+    /// is left after these.
+    fn rest_of_small(
+        &self,
+        account: B256,
+        root: B256,
+        rest: KeyRange,
+        part: &mut StatePart,
+    ) -> Result<Option<KeyRange>, FetchError> {
+        let mut rest = Some(rest);
+        for _ in 0..SMALL_ANSWERS {
+            let Some(range) = rest else { break };
+            let got = self.fetcher.slots(account, root, range)?;
+            part.add_slots(&account, &got.items);
+            self.answers.fetch_add(1, Ordering::Relaxed);
+            rest = got.rest;
+        }
+        Ok(rest)
     }
 
     fn codes(

@@ -46,6 +46,12 @@ fn statistics_add_up() {
     }
     let flows = chain.pool.stats().flows;
     assert_eq!(flows.promoted, [(queued, 1)].into());
+    assert!(flows.demoted.is_empty());
+    // One goes, and those above it wait again.
+    let gone = chain.pool.content()[&wallet(0).address].pending[0].hash;
+    chain.pool.remove_invalid(&gone);
+    let flows = chain.pool.stats().flows;
+    assert_eq!(flows.demoted.values().sum::<u64>(), 4);
 }
 
 #[test]

@@ -62,6 +62,9 @@ pub(crate) struct SyncOptions {
     /// Syncs, each with a new sink.
     #[arg(long, value_name = "N", default_value_t = 1)]
     runs: usize,
+    /// The `--memory-budget` of niwaki.
+    #[arg(long, value_name = "BYTES", default_value = "512M")]
+    memory_budget: String,
     /// Folder for the nodes' data and logs, kept afterwards; must not exist [default: a temporary folder].
     #[arg(long, value_name = "DIR")]
     folder: Option<PathBuf>,
@@ -80,7 +83,8 @@ pub(crate) fn run(options: &SyncOptions) -> Result<()> {
     let chain = Chain::read_or_build(&options.binaries, saved, temporary.path(), options.blocks)?;
     let binaries = &options.binaries;
     let start = |kind, name: &'static str, folder: PathBuf, has_snap| {
-        let options_of = node::syncing(&chain.genesis, has_snap);
+        let mut options_of = node::syncing(&chain.genesis, has_snap);
+        options_of.memory_budget = &options.memory_budget;
         node::start(kind, name, binaries, &folder, options_of)
     };
     let (early, late) = chain.split(options.late);

@@ -82,7 +82,7 @@ pub(crate) struct IpcConfig {
 }
 
 impl ServersConfig {
-    pub(super) fn resolve(node: &NodeOptions, data_path: &Path, has_engine_api: bool) -> Self {
+    pub(crate) fn resolve(node: &NodeOptions, data_path: &Path, has_engine_api: bool) -> Self {
         let http = node.http.rpc_http_enabled == Some(true);
         let websocket = node.sockets.rpc_ws_enabled == Some(true);
         let graphql = node.graphql.graphql_http_enabled == Some(true);
@@ -100,6 +100,12 @@ impl ServersConfig {
                 limits: limits(node),
             },
         }
+    }
+
+    /// Those that listen on a port.
+    pub(crate) fn on_ports(&self) -> impl Iterator<Item = &ServerConfig> {
+        let all = [&self.http, &self.websocket, &self.graphql, &self.engine];
+        all.into_iter().flatten()
     }
 }
 

@@ -106,6 +106,14 @@ fn sample_flows(flows: &Flows) {
         };
         added(&above, "promoted", *count);
     }
+    for (class, count) in &flows.demoted {
+        removed(class, "demoted", *count);
+        let below = TxClass {
+            pending: false,
+            ..*class
+        };
+        added(&below, "demoted", *count);
+    }
     for ((reason, class), count) in &flows.removed {
         removed(class, reason.label(), *count);
     }

@@ -68,7 +68,7 @@ pub(crate) const METRICS: &[Metric] = &[
     row("besu_bonsai_cache_code_cache_eviction_weight", Gauge, "", "Bytes of codes that their cache has forgotten"),
     row("besu_bonsai_cache_code_cache_evictions", Gauge, "", "Codes that their cache has forgotten"),
     row("besu_bonsai_cache_code_cache_hit_rate", Gauge, "", "Share of look-ups of code that its cache answered"),
-    row("besu_bonsai_cache_code_cache_lookups_per_second", Gauge, "", "Look-ups of code a second, since the last scrape"),
+    row("besu_bonsai_cache_code_cache_lookups_per_second", Gauge, "", "Look-ups of code a second, since the last reading"),
     row("besu_bonsai_cache_code_cache_size", Gauge, "", "Codes in their cache"),
     row("besu_network_discovery_demux_packets_total", Counter, "protocol", "Packets that discovery received: v4, and those that could not be read"),
     row("besu_network_discovery_inflight_interactions_current", Gauge, "", "Requests of discovery v4 whose answers are awaited"),
