@@ -101,7 +101,6 @@ impl Default for ApiOptions {
             gas_price_blocks: 100,
             gas_price_percentile: 50.0,
             gas_price_max: U256::from(500_000_000_000_u64),
-            // As geth has it.
             default_tip: 1_000_000_000,
             target_gas_limit: None,
             extra_data: Bytes::new(),

@@ -515,7 +515,7 @@ fn a_sent_transaction_is_pending() {
     assert_eq!(got["transaction"], want);
 }
 
-/// hive's prices, 1 and 16 wei, are of a chain without a base fee. This one's next block asks for 767,330,498 wei.
+/// hive's prices, 1 and 16 wei, are of a chain without a base fee. This one's next block asks for 767,330,498 wei; geth 1.17.8 says 877,019,786.
 const BELOW_BASE_FEE: &str = "07_eth_gasPrice.json";
 
 /// The client that hive's cases are for: its estimates are exact, and its pool takes whatever pays more.
