@@ -20,7 +20,14 @@ const WORKERS: Labels = &[
     ),
 ];
 
-/// Metrics whose labels have few values.
+/// The first message of a connection; the others have their rows with the first of them.
+const HELLO: Labels = &[
+    ("protocol", &["Wire"]),
+    ("name", &["Hello"]),
+    ("code", &["0"]),
+];
+
+/// Metrics whose labels have few values, or of whose values a few are named.
 const KNOWN: &[(&str, Labels)] = &[
     (
         "besu_blockchain_transactions_traceblock_pipeline_processed_total",
@@ -54,9 +61,21 @@ const KNOWN: &[(&str, Labels)] = &[
         "besu_network_discovery_demux_packets_total",
         &[("protocol", &["dropped", "v4"])],
     ),
+    ("besu_network_p2p_bytes_inbound_total", HELLO),
+    ("besu_network_p2p_bytes_outbound_total", HELLO),
+    ("besu_network_p2p_messages_inbound_total", HELLO),
+    ("besu_network_p2p_messages_outbound_total", HELLO),
     ("besu_network_vertx_worker_pool_completed_total", WORKERS),
     ("besu_network_vertx_worker_pool_rejected_total", WORKERS),
     ("besu_network_vertx_worker_pool_submitted_total", WORKERS),
+    (
+        "besu_rpc_errors_count_total",
+        &[("rpcMethod", &["eth_call"]), ("errorType", &["-32000"])],
+    ),
+    (
+        "besu_rpc_request_time",
+        &[("methodName", &["eth_blockNumber", "eth_call"])],
+    ),
     (
         "besu_rpc_eth_call_gas_used_total",
         &[("status", &["success", "error"])],
