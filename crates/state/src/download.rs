@@ -1,16 +1,19 @@
-//! A state that comes from peers: flat rows first, in ranges and in any order; then all tries, once.
+//! A state that comes from peers, in ranges and in any order, each with the trie nodes between its ends; the others are made in the end.
 //!
 //! ```text
-//! begin: head given up --> [ StatePart, written as tables, then what remains of the key space ]* --> build --> heal --> finish: head
-//!                            ^ a kill loses the parts in memory; rows beyond the marks are removed at the start
-//!                            ^ between two parts the pivot may move: block access lists change the rows that are here
+//! begin: head given up --> [ StatePart, written as tables, then what remains of the key space ]*  --> complete the tries
+//!                            ^ a kill loses the parts in memory; rows beyond the marks are           --> changes of the lists
+//!                              removed at the start                                                  --> heal --> finish: head
+//!                            ^ between two parts the pivot may move: what block access lists
+//!                              change of the rows that are here is kept until the end
 //! ```
 //!
-//! The flat rows are what the tries are built from, so a trie can't lack or have what they have not: if the root is the pivot's, the state
-//! is. If it is not, since parts are of several pivots, healing finds what differs. A row of `meta` says which state it is and what of it
-//! has not come; there is no row of a head meanwhile.
+//! Trie rows and flat rows come together and fit each other, of whichever pivot a range is. So if the root is the pivot's, the state is.
+//! If it is not, since parts are of several pivots, healing finds what differs. Rows of `meta` say which state it is and what of it has
+//! not come; there is no row of a head meanwhile.
 
-pub(crate) mod build;
+mod changes;
+pub(crate) mod complete;
 pub(crate) mod heal;
 pub(crate) mod part;
 mod pivot;
@@ -18,7 +21,7 @@ pub(crate) mod remaining;
 pub(crate) mod verify;
 
 use crate::commit::flat::account_of_row;
-use crate::{BlockId, KeyRange, Remaining, StateHead, StatePart, WorldState};
+use crate::{BlockId, Remaining, StateHead, StatePart, WorldState};
 use alloy_rlp::{Decodable, RlpDecodable, RlpEncodable};
 use niwaki_primitives::{B256, Fault};
 use niwaki_storage::{Batch, Database, Segment, corrupt};
@@ -26,10 +29,12 @@ use niwaki_threads::lock;
 use niwaki_trie::TrieAccount;
 use std::sync::Mutex;
 
-/// The row of `meta` that exists while a state is being downloaded.
+/// The row of `meta` that exists while a state is being downloaded; the keys of the others begin with it.
 const DOWNLOAD: &[u8] = b"download";
-/// The first byte of that row; raised with any change of it.
-const VERSION: u8 = 3;
+/// The first byte of that row; raised with any change of it or of the others.
+const VERSION: u8 = 4;
+/// With the hashed address of an account: its storage came in ranges.
+const IN_RANGES: &[u8] = b"download/ranges/";
 
 /// The storage root of an account whose storage is coming while the pivot moves.
 pub const UNKNOWN_STORAGE_ROOT: B256 = B256::ZERO;
@@ -52,8 +57,17 @@ pub struct DownloadProgress {
     pub slots: u64,
     /// Codes.
     pub codes: u64,
-    /// Bytes of their rows.
+    /// Bytes of their rows, without trie nodes.
     pub bytes: u64,
+}
+
+impl DownloadProgress {
+    fn add(&mut self, other: &Self) {
+        self.accounts += other.accounts;
+        self.slots += other.slots;
+        self.codes += other.codes;
+        self.bytes += other.bytes;
+    }
 }
 
 /// What the row says.
@@ -64,9 +78,7 @@ struct Saved {
     root: B256,
     remaining: Remaining,
     progress: DownloadProgress,
-    /// Of so many parts the tries are built, as far as they lie within one.
-    built_parts: u32,
-    /// The root of the tries that were built, or zero.
+    /// The root of the tries, or zero while they are not whole.
     own_root: B256,
 }
 
@@ -123,10 +135,9 @@ impl WorldState {
             root: pivot.root,
             remaining: Remaining::whole(),
             progress: DownloadProgress::default(),
-            built_parts: 0,
             own_root: B256::ZERO,
         };
-        let mut batch = Batch::new();
+        let mut batch = rows_removed(self.database())?;
         batch.put(Segment::Meta, DOWNLOAD, &saved.to_row());
         self.drop_head(batch)?;
         self.download_of(saved)
@@ -168,19 +179,35 @@ impl WorldState {
 
 /// Removes the rows of what has not come: they may be of another state by the time they come again.
 fn remove_remaining(database: &Database, remaining: &Remaining) -> Result<(), Fault> {
-    for KeyRange { first, last } in &remaining.accounts {
-        database.remove_range(Segment::Accounts, first.as_slice(), last.as_slice())?;
-        let last = [last.as_slice(), &[0xff; 32]].concat();
-        database.remove_range(Segment::Slots, first.as_slice(), &last)?;
+    for range in &remaining.accounts {
+        let (first, last) = (range.first.as_slice(), range.last.as_slice());
+        database.remove_range(Segment::Accounts, first, last)?;
+        let last = [last, &[0xff; 32]].concat();
+        database.remove_range(Segment::Slots, first, &last)?;
+        database.remove_range(Segment::StorageTrie, first, &last)?;
+        let (first, last) = range.paths();
+        database.remove_range(Segment::AccountTrie, first.as_slice(), last.as_slice())?;
     }
     for storage in &remaining.storages {
+        let of_account = |key: &[u8]| [storage.account.as_slice(), key].concat();
         for range in &storage.ranges {
-            let key = |slot: &B256| [storage.account.as_slice(), slot.as_slice()].concat();
-            let (first, last) = (key(&range.first), key(&range.last));
+            let (first, last) = (of_account(&range.first[..]), of_account(&range.last[..]));
             database.remove_range(Segment::Slots, &first, &last)?;
+            let (first, last) = range.paths();
+            let (first, last) = (of_account(first.as_slice()), of_account(last.as_slice()));
+            database.remove_range(Segment::StorageTrie, &first, &last)?;
         }
     }
     Ok(())
+}
+
+/// The removal of all rows of a download that say something of it.
+fn rows_removed(database: &Database) -> Result<Batch, Fault> {
+    let mut batch = Batch::new();
+    for row in database.prefix(Segment::Meta, DOWNLOAD) {
+        batch.delete(Segment::Meta, &row?.0);
+    }
+    Ok(batch)
 }
 
 impl StateDownload<'_> {
@@ -230,16 +257,19 @@ impl StateDownload<'_> {
         let mut saved = lock(&self.saved);
         let mut next = saved.clone();
         part.mark(&mut next.remaining, &mut next.progress);
+        let mut batch = Batch::new();
+        for account in part.in_ranges() {
+            batch.put_parts(Segment::Meta, &[IN_RANGES, account.as_slice()], &[]);
+        }
         let (rows, cuts) = part.into_tables();
         self.database().ingest_cut(rows, &cuts)?;
-        let mut batch = Batch::new();
         batch.put(Segment::Meta, DOWNLOAD, &next.to_row());
         self.database().write(batch, true)?;
         *saved = next;
         Ok(())
     }
 
-    /// Goes on with the state of another block, whichever, as it is: what has come is healed after the build.
+    /// Goes on with the state of another block, whichever, as it is: what has come is healed in the end.
     ///
     /// # Errors
     /// A [`Fault`] of the storage; then the pivot is the old one.
@@ -251,7 +281,7 @@ impl StateDownload<'_> {
         })
     }
 
-    /// The root of the tries; `None` before they are built.
+    /// The root of the tries; `None` before they are whole.
     pub fn own_root(&self) -> Option<B256> {
         let root = lock(&self.saved).own_root;
         (!root.is_zero()).then_some(root)
@@ -297,7 +327,7 @@ impl StateDownload<'_> {
             Some(pivot.root),
             "the tries are the pivot's"
         );
-        batch.delete(Segment::Meta, DOWNLOAD);
+        batch.append(rows_removed(self.database())?);
         self.world.set_first_head(pivot, batch)
     }
 

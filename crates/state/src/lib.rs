@@ -55,9 +55,10 @@
 //! | `download/verify` | ranges checked against a root |
 //! | `download/part` | [`StatePart`]: rows on their way to the disk |
 //! | `download/remaining` | [`Remaining`]: what has not come |
-//! | `download/pivot` | the rows that have come, moved to a later block by block access lists |
-//! | `download/build` | the tries, once all flat rows are there |
+//! | `download/complete` | the tries made whole, once all ranges have come |
+//! | `download/pivot` | the state of a later block, by block access lists |
 //! | `download/heal` | what differs from the pivot's tries, found from their roots down |
+//! | `download/changes` | accounts and slots that both put or remove, written with their tries |
 //! | `maintenance` | the whole state at once |
 //! | `maintenance/genesis` | the first state, from a short list of accounts |
 //! | `maintenance/load` | the first state, of any size |
@@ -78,11 +79,10 @@ pub use commit::flat::{decode_account, decode_value, encode_account, encode_valu
 pub use commit::hashed_diff::{HashedAccountDiff, HashedDiff, HashedSlotDiff};
 pub use commit::root::ComputedRoot;
 pub use commit::trie_log::{TrieLog, TrieLogError};
-pub use download::build::Built;
 pub use download::heal::{DifferingNode, HealError, HealPass};
 pub use download::part::StatePart;
 pub use download::remaining::{KeyRange, LargeStorage, Remaining};
-pub use download::verify::{verify_accounts, verify_slots};
+pub use download::verify::{TrieRows, verify_accounts, verify_slots};
 pub use download::{DownloadProgress, StateDownload, UNKNOWN_STORAGE_ROOT};
 pub use head::{BlockId, StateHead};
 pub use maintenance::check::{CheckSummary, Problem};

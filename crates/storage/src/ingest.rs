@@ -155,10 +155,12 @@ impl Database {
         // No key is longer than a hash and a path.
         let (first, end) = (&[][..], &[0xff; 128][..]);
         let fault = |error: rocksdb::Error| engine_fault("clear", segment.name(), error.as_ref());
+        let delete_files = || {
+            let deleted = self.engine.delete_file_in_range_cf(family, first, end);
+            deleted.map_err(fault)
+        };
         self.flush()?;
-        self.engine
-            .delete_file_in_range_cf(family, first, end)
-            .map_err(fault)?;
+        delete_files()?;
         if self.prefix(segment, &[]).next().is_none() {
             return Ok(());
         }
@@ -168,7 +170,8 @@ impl Database {
         self.engine.write(removal).map_err(fault)?;
         self.engine
             .compact_range_cf(family, None::<&[u8]>, None::<&[u8]>);
-        Ok(())
+        // The compaction leaves a file with the removal alone: all that is ingested would be merged with it.
+        delete_files()
     }
 
     /// Removes the rows with keys from `first` to `last`, both included, whole files first. Not atomic: after a failure the caller

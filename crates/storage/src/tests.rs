@@ -302,6 +302,14 @@ fn clearing_a_segment_removes_only_its_rows() {
     database.clear(Segment::Slots).unwrap();
     assert_eq!(keys(database.prefix(Segment::Slots, &[])).len(), 0);
     assert_eq!(keys(database.prefix(Segment::Accounts, &[])).len(), 1);
+    // What is ingested afterwards lies above nothing.
+    for key in [b"a", b"b"] {
+        database.ingest(put(Segment::Slots, key, b"2")).unwrap();
+    }
+    let mut files = database.engine.live_files().unwrap();
+    files.retain(|file| file.column_family_name == Segment::Slots.name());
+    assert_eq!(files.len(), 2, "{files:?}");
+    assert!(files.iter().all(|file| file.level > 0), "{files:?}");
 }
 
 #[test]

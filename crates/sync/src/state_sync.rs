@@ -1,10 +1,12 @@
-//! The state of a late block, the pivot, from peers: its ranges from many at once, then the tries, then the blocks that belong to it.
+//! The state of a late block, the pivot, from peers: its ranges from many at once, each with the trie nodes between its ends, then the
+//! nodes that are missing, then the blocks that belong to it.
 //!
 //! ```text
 //! target --headers down--> pivot - 255      workers: range --> proved accounts, their storage and codes --> rows
 //!                                              |  idle ones get a part of what is left of a range
-//!                                              |  an old pivot: the workers end, access lists lead the rows to a late one
-//!                                           tries from all rows; without lists, nodes of the pivot's tries where these differ
+//!                                              |  an old pivot: the workers end, a late one takes its place
+//!                                           nodes at the ends of ranges; what access lists changed since; without lists,
+//!                                              nodes of the pivot's tries where these differ
 //!                                           bodies and receipts of the last 256 blocks, head = pivot
 //! ```
 //!
@@ -33,7 +35,7 @@ use crate::whole_blocks::WholeBlocks;
 use fetch::{FetchError, Fetcher};
 use niwaki_chain::DownloadedBlock;
 use niwaki_primitives::B256;
-use niwaki_state::{Built, StateDownload, StatePart};
+use niwaki_state::{StateDownload, StatePart};
 use pivot::first_block;
 use plan::Plan;
 use std::ops::RangeInclusive;
@@ -85,26 +87,30 @@ impl Context<'_> {
         blocks.download(headers, self.chain.merged_difficulty()?, true)
     }
 
-    /// Downloads what remains, builds the tries, and heals them.
+    /// Downloads what remains, makes the tries whole, and makes them the pivot's.
     fn fill(&self, download: &StateDownload<'_>) -> Result<(), Interrupt> {
         if download.own_root().is_none() {
             self.download_ranges(download)?;
-            let built = self.build(download)?;
-            self.download_codes(download, &built.missing_codes)?;
-            download.finish_build(built.root)?;
+            self.complete(download)?;
+        }
+        if !download.write_changes(threads(), &mut || self.tick().is_ok())? {
+            return Err(Interrupt::Stopped);
         }
         self.heal(download)
     }
 
-    fn build(&self, download: &StateDownload<'_>) -> Result<Built, Interrupt> {
+    fn complete(&self, download: &StateDownload<'_>) -> Result<(), Interrupt> {
         self.report(|progress, now_ms| progress.enter(SyncState::Build, now_ms));
-        let built = download.build(threads(), &mut |done, of| {
+        let is_done = download.complete(threads(), &mut |done, of| {
             self.report(|progress, _| {
                 progress.update(|status| status.open_items = of - done);
             });
             self.tick().is_ok()
         })?;
-        built.ok_or(Interrupt::Stopped)
+        match is_done {
+            true => Ok(()),
+            false => Err(Interrupt::Stopped),
+        }
     }
 
     fn download_ranges(&self, download: &StateDownload<'_>) -> Result<(), Interrupt> {

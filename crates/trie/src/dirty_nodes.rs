@@ -246,19 +246,19 @@ impl<'a> DirtyNodes<'a> {
         index
     }
 
-    /// Ends a part whose top, `depth` nibbles down, is now `top`: that of a whole trie, or of a subtrie that is only to be hashed.
-    pub(crate) fn add_top(&mut self, depth: usize, was_stored: bool, top: Option<NewNode<'_>>) {
+    /// Ends a part whose top, at `path`, is now `top`: that of a whole trie, or of a subtrie of a new one.
+    pub(crate) fn add_top(&mut self, path: Path, was_stored: bool, top: Option<NewNode<'_>>) {
         if let Some(NewNode::Inner(built)) = top {
-            self.add(Path::EMPTY, was_stored, built, ParentLink::TOP);
+            self.add(path, was_stored, built, ParentLink::TOP);
             return;
         }
         if let Some(NewNode::Leaf(leaf)) = top {
             let mut rlp = Vec::new();
-            encode_leaf(&leaf.key, depth, &leaf.value, &mut rlp);
+            encode_leaf(&leaf.key, path.len(), &leaf.value, &mut rlp);
             self.outcome().root = NodeRef::Leaf(keccak256(&rlp)).into();
         }
         if was_stored {
-            self.remove(Path::EMPTY);
+            self.remove(path);
         }
     }
 

@@ -116,7 +116,7 @@ impl Node {
     }
 
     /// Appends the stored row to `out`.
-    pub(crate) fn encode_row(&self, out: &mut Vec<u8>) {
+    pub fn encode_row(&self, out: &mut Vec<u8>) {
         match self {
             Self::Leaf { path, value } => {
                 out.extend_from_slice(&[0; Self::ROW_MASK_BYTES]);

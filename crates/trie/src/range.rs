@@ -13,17 +13,18 @@
 //! ```
 //!
 //! Subtries before the origin and after the last key are not looked at: their hashes are in nodes whose own hashes were checked.
-//! So the cost is that of hashing the leaves, and the nodes of two paths.
+//! So the cost is that of hashing the leaves, and the nodes of two paths. What was hashed are the nodes of the trie between the ends:
+//! their rows come out, so that they need not be built again.
 
 use crate::dirty_nodes::Leaf;
 use crate::update::subtrie_hashes;
-use crate::{Node, NodeRef, Path};
+use crate::{Node, NodeRef, Owner, Path, RowSink};
 use alloy_primitives::{B256, map::HashMap};
 use niwaki_crypto::keccak256_batch;
 use niwaki_primitives::{Bytes, EMPTY_ROOT_HASH};
 use std::borrow::Cow;
 use std::cmp::Ordering;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 /// A range is not what the trie with the root has there, or its proof does not show that it is.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -73,20 +74,24 @@ pub enum RangeError {
     },
 }
 
-/// Checks that `leaves` are all leaves of the trie with this root from `origin` to the last of them; without any, that it has none from
-/// `origin` on. `proof` has the nodes on the paths to the origin and to the last leaf, in any order; without a node the leaves must be
-/// the whole trie. Returns whether the trie has leaves after the last one.
+/// Checks that `leaves` are all leaves of the trie with this root from the origin, the first of `keys`, to the last of them; without any,
+/// that it has none from the origin on. `proof` has the nodes on the paths to the origin and to the last leaf, in any order; without a
+/// node the leaves must be the whole trie. Returns whether the trie has leaves after the last one.
+///
+/// `rows` gets the rows of nodes below which all keys are among `keys` and the leaves; not of those on the two paths.
 ///
 /// # Errors
-/// [`RangeError`]: then nothing is proven.
+/// [`RangeError`]: then nothing is proven, the rows neither.
 ///
 /// Spec: devp2p `caps/snap.md`, AccountRange and StorageRanges.
 pub fn verify_range(
     root: B256,
-    origin: B256,
+    keys: RangeInclusive<B256>,
     leaves: &[(B256, &[u8])],
     proof: &[Bytes],
+    rows: &mut RowSink<'_>,
 ) -> Result<bool, RangeError> {
+    let (origin, last_key) = keys.into_inner();
     check_order(origin, leaves)?;
     let mut leaves: Vec<Leaf<'_>> = leaves
         .iter()
@@ -124,17 +129,37 @@ pub fn verify_range(
     if count > 0 {
         return Err(RangeError::Surplus { count });
     }
-    let hashes = subtrie_hashes(
-        &mut leaves,
-        between
-            .iter()
-            .map(|part| (part.path.len(), part.leaves.clone())),
-    );
+    let (first_key, last_key) = (Path::of_hash(&origin), Path::of_hash(&last_key));
+    let mut rows_of_keys = |_: &Owner, path: &Path, row: Option<&[u8]>| {
+        if let Some(row) = row.filter(|_| is_within(path, &first_key, &last_key)) {
+            rows(path, row);
+        }
+    };
+    let subtries = between.iter();
+    let subtries = subtries.map(|part| (part.path, part.leaves.clone()));
+    let hashes = subtrie_hashes(&mut leaves, subtries, &mut rows_of_keys);
     let mut differing = between.iter().zip(hashes);
     match differing.find(|(part, hash)| part.hash != *hash) {
         Some((part, _)) => Err(RangeError::Differs { path: part.path }),
         None => Ok(has_more),
     }
+}
+
+/// Whether all keys below a path are among those from `first` to `last`.
+fn is_within(path: &Path, first: &Path, last: &Path) -> bool {
+    let (first, rest_of_first) = first.as_slice().split_at(path.len());
+    let (last, rest_of_last) = last.as_slice().split_at(path.len());
+    let begins = match path.as_slice().cmp(first) {
+        Ordering::Less => false,
+        Ordering::Equal => rest_of_first.iter().all(|nibble| *nibble == 0),
+        Ordering::Greater => true,
+    };
+    let ends = match path.as_slice().cmp(last) {
+        Ordering::Less => true,
+        Ordering::Equal => rest_of_last.iter().all(|nibble| *nibble == 0x0f),
+        Ordering::Greater => false,
+    };
+    begins && ends
 }
 
 fn check_order(origin: B256, leaves: &[(B256, &[u8])]) -> Result<(), RangeError> {

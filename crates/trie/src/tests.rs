@@ -19,7 +19,7 @@ mod published;
 /// One trie as a disk keeps it: rows by path, leaves by key.
 #[derive(Debug, Default)]
 pub(crate) struct Disk {
-    rows: BTreeMap<Path, Vec<u8>>,
+    pub(crate) rows: BTreeMap<Path, Vec<u8>>,
     leaves: BTreeMap<Path, Vec<u8>>,
     leaf_reads: AtomicUsize,
 }

@@ -80,7 +80,7 @@ impl Source<'_> {
             let top = merge.resolve(&Path::EMPTY, root, update.leaves)?;
             let was_stored = !matches!(top, None | Some(Node::Leaf { .. }));
             let root = merge.merge(Path::EMPTY, top, update.leaves)?;
-            dirty.add_top(0, was_stored, root);
+            dirty.add_top(Path::EMPTY, was_stored, root);
         }
         for (update, outcome) in updates.iter_mut().zip(dirty.hash()) {
             update.trie.replace_with(outcome);
@@ -119,25 +119,25 @@ impl Source<'_> {
         dirty.begin(owner);
         let mut merge = Merge::new(self.view, owner, &mut dirty);
         let root = merge.rebuild(Path::EMPTY, branch, tops)?;
-        dirty.add_top(0, true, root);
+        dirty.add_top(Path::EMPTY, true, root);
         let outcome = dirty.hash().pop();
         Ok(outcome.expect("one part was begun"))
     }
 }
 
-/// The hash of each subtrie that some of `leaves` make up: so many nibbles down, of these leaves, at least one, which share as many.
-/// Values are taken out of the leaves.
-pub(crate) fn subtrie_hashes(
+/// The hash of each subtrie that some of `leaves` make up: at this path, of these leaves, at least one, all below it. Values are taken
+/// out of the leaves. `rows` gets the rows of the subtries.
+pub(crate) fn subtrie_hashes<'a>(
     leaves: &mut [Leaf<'_>],
-    subtries: impl Iterator<Item = (usize, Range<usize>)>,
+    subtries: impl Iterator<Item = (Path, Range<usize>)>,
+    rows: &'a mut RowFn<'a>,
 ) -> Vec<B256> {
-    let mut no_rows = |_: &Owner, _: &Path, _: Option<&[u8]>| {};
-    let mut dirty = DirtyNodes::new(0, &mut no_rows);
-    for (depth, range) in subtries {
+    let mut dirty = DirtyNodes::new(0, rows);
+    for (path, range) in subtries {
         dirty.begin(None);
         let mut merge = Merge::new(&NoNodes, None, &mut dirty);
-        let top = merge.build_subtrie(depth, &mut leaves[range]);
-        dirty.add_top(depth, false, top);
+        let top = merge.build_subtrie(path.len(), &mut leaves[range]);
+        dirty.add_top(path, false, top);
     }
     let outcomes = dirty.hash().into_iter();
     outcomes

@@ -11,15 +11,13 @@
 //! Before and after a batch rows and tries fit each other, so that equal hashes mean equal subtries, rows and all. So a kill, a pass that
 //! ends early or another pivot costs no more than what was not written; a value that changes from A to B and back is no danger.
 
-mod changes;
-
 use super::StateDownload;
+use super::changes::Changes;
 use crate::commit::flat::{account_of_row, value_of_row};
 use crate::tries::disk_trie::{DiskTrie, RowSource, range_below};
-use changes::Changes;
 use niwaki_crypto::keccak256;
 use niwaki_primitives::{B256, EMPTY_CODE_HASH, EMPTY_ROOT_HASH, Fault, U256};
-use niwaki_storage::{Segment, corrupt};
+use niwaki_storage::{Batch, Segment, corrupt};
 use niwaki_trie::{
     Node, NodeRef, Owner, Path, TrieAccount, TrieView, decode_slot, encode_compact_path,
 };
@@ -161,7 +159,9 @@ impl HealPass<'_> {
     /// # Errors
     /// A [`Fault`] of the storage; then nothing was written.
     pub fn apply(self, threads: usize) -> Result<(), Fault> {
-        self.changes.write(self.download, threads)
+        let own_root = self.download.own_root().unwrap_or(EMPTY_ROOT_HASH);
+        let changes = self.changes;
+        changes.write(self.download, own_root, Batch::new(), threads)
     }
 
     /// Compares a node, of which a peer has given the RLP, with ours.

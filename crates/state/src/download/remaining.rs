@@ -2,6 +2,7 @@
 
 use alloy_rlp::{RlpDecodable, RlpEncodable};
 use niwaki_primitives::{B256, U256};
+use niwaki_trie::Path;
 
 /// The last of all keys.
 const LAST_KEY: B256 = B256::repeat_byte(0xff);
@@ -63,6 +64,14 @@ impl KeyRange {
         }
         ranges.extend(rest);
         ranges
+    }
+
+    /// The paths of trie nodes below which all keys are in it are between these.
+    pub(crate) fn paths(&self) -> (Path, Path) {
+        let first = Path::of_hash(&self.first);
+        let zeros = first.as_slice().iter().rev();
+        let zeros = zeros.take_while(|nibble| **nibble == 0).count();
+        (first.first(Path::MAX - zeros), Path::of_hash(&self.last))
     }
 
     /// About how many 65,536ths of all keys it has.

@@ -1,8 +1,14 @@
 //! States that come in ranges: the rows must be those of the state that was downloaded, whatever comes in between.
 
 use super::*;
-use crate::{Built, KeyRange, LargeStorage, Remaining, StateDownload, StateHead, StatePart};
+use crate::tries::disk_trie::{DiskTrie, RowSource};
+use crate::{
+    KeyRange, LargeStorage, Remaining, StateDownload, StateHead, StatePart, TrieRows,
+    verify_accounts, verify_slots,
+};
+use niwaki_trie::{Owner, Path, prove};
 use rand::seq::SliceRandom;
+use std::collections::BTreeSet;
 
 /// A state with its accounts and slots, as a peer has it.
 pub(super) struct Source {
@@ -40,11 +46,51 @@ impl Source {
         (self.head, self.accounts) = (self.world.head().unwrap(), accounts);
     }
 
-    fn slots(&self, account: &B256, range: &KeyRange) -> Vec<(B256, U256)> {
+    fn slots(&self, account: &B256) -> Vec<(B256, U256)> {
         let view = self.world.view_at_head().unwrap();
-        let slots = view.slots_by_key(account).unwrap();
-        let slots = slots.into_iter();
-        slots.filter(|(slot, _)| range.contains(slot)).collect()
+        view.slots_by_key(account).unwrap().into_iter().collect()
+    }
+
+    /// The nodes on the paths to two keys.
+    fn proof(&self, owner: Owner, root: B256, ends: [B256; 2]) -> Vec<Bytes> {
+        let trie = DiskTrie::new(RowSource::Latest(self.world.database()), &[]);
+        let of = |key: &B256| prove(&trie, owner, root, &Path::of_hash(key)).unwrap();
+        let nodes: BTreeSet<Bytes> = ends.iter().flat_map(of).collect();
+        nodes.into_iter().collect()
+    }
+
+    /// The trie rows that come with all accounts of a range, a few in each answer.
+    fn account_rows(&self, range: KeyRange, rng: &mut StdRng) -> TrieRows {
+        let mut rows = TrieRows::default();
+        let root = self.head.root;
+        in_answers(&self.accounts, range, rng, &mut |range, items| {
+            let last = items.last().map_or(range.first, |(key, _)| *key);
+            let proof = self.proof(None, root, [range.first, last]);
+            verify_accounts(root, range, items, &proof, &mut rows).unwrap()
+        });
+        rows
+    }
+
+    /// The slots of an account in a range, and the trie rows that come with them.
+    fn slots_in(
+        &self,
+        key: &B256,
+        range: KeyRange,
+        rng: &mut StdRng,
+    ) -> (Vec<(B256, U256)>, TrieRows) {
+        let (mut slots, mut rows) = (self.slots(key), TrieRows::default());
+        let mut own = self.accounts.iter().filter(|(own, _)| own == key);
+        let root = own.next().map(|(_, account)| account.storage_root);
+        // It may be another pivot's.
+        if let Some(root) = root.filter(|root| *root != alloy_trie::EMPTY_ROOT_HASH) {
+            in_answers(&slots, range, rng, &mut |range, items| {
+                let last = items.last().map_or(range.first, |(key, _)| *key);
+                let proof = self.proof(Some(*key), root, [range.first, last]);
+                verify_slots(*key, root, range, items, &proof, &mut rows).unwrap()
+            });
+        }
+        slots.retain(|(slot, _)| range.contains(slot));
+        (slots, rows)
     }
 
     fn code(&self, hash: &B256) -> Option<Vec<u8>> {
@@ -61,25 +107,55 @@ impl Source {
             if let Some(code) = self.code(&account.code_hash) {
                 part.add_code(&account.code_hash, &code);
             }
-            let slots = self.slots(key, &KeyRange::WHOLE);
-            let is_large = slots.len() > 1 && rng.random();
-            let last = if is_large {
-                slots.len() / 2
-            } else {
-                slots.len()
-            };
-            part.add_slots(key, &slots[..last]);
-            if is_large {
-                let rest = KeyRange::WHOLE.after(&slots[last - 1].0).unwrap();
-                part.add_large(LargeStorage {
-                    account: *key,
-                    root: account.storage_root,
-                    ranges: rest.split(3),
-                });
+            let slots = self.slots(key);
+            match slots.len() {
+                0 => continue,
+                2.. if rng.random() => {
+                    self.add_some(&mut part, *key, account.storage_root, &slots, rng);
+                }
+                _ => {
+                    let (root, mut rows) = (account.storage_root, TrieRows::default());
+                    verify_slots(*key, root, KeyRange::WHOLE, &slots, &[], &mut rows).unwrap();
+                    part.add_slots(key, &slots);
+                    part.add_trie_rows(&rows);
+                }
             }
         }
+        part.add_trie_rows(&self.account_rows(range, rng));
         part.accounts_came(range);
         part
+    }
+
+    /// Adds a part of a storage, or all of it, in ranges.
+    fn add_some(
+        &self,
+        part: &mut StatePart,
+        key: B256,
+        root: B256,
+        slots: &[(B256, U256)],
+        rng: &mut StdRng,
+    ) {
+        let last = slots[rng.random_range(0..slots.len())].0;
+        let rest = KeyRange::WHOLE.after(&last);
+        let came = KeyRange {
+            last,
+            ..KeyRange::WHOLE
+        };
+        let (came, rest) = match rng.random_ratio(1, 4) {
+            true => (KeyRange::WHOLE, None),
+            false => (came, rest),
+        };
+        let (slots, rows) = self.slots_in(&key, came, rng);
+        part.add_slots(&key, &slots);
+        part.add_trie_rows(&rows);
+        part.came_in_ranges(key);
+        if let Some(rest) = rest {
+            part.add_large(LargeStorage {
+                account: key,
+                root,
+                ranges: rest.split(3),
+            });
+        }
     }
 
     /// All that a download needs, in any order.
@@ -92,13 +168,38 @@ impl Source {
         for storage in &remaining.storages {
             for range in &storage.ranges {
                 let mut part = StatePart::default();
-                part.add_slots(&storage.account, &self.slots(&storage.account, range));
+                let (slots, rows) = self.slots_in(&storage.account, *range, rng);
+                part.add_slots(&storage.account, &slots);
+                part.add_trie_rows(&rows);
                 part.slots_came(storage.account, *range);
                 parts.push(part);
             }
         }
         parts.shuffle(rng);
         parts
+    }
+}
+
+/// Verifies what came of a range; returns whether there is more.
+type Verify<'v, V> = dyn FnMut(KeyRange, &[(B256, V)]) -> bool + 'v;
+
+/// Calls `verify` with what answers have of a range, a few items in each, and each but the last with one beyond the range if there is
+/// one.
+fn in_answers<V: Copy>(
+    all: &[(B256, V)],
+    range: KeyRange,
+    rng: &mut StdRng,
+    verify: &mut Verify<'_, V>,
+) {
+    let mut rest = Some(range);
+    while let Some(range) = rest {
+        let from = all.partition_point(|(key, _)| *key < range.first);
+        let inside = all[from..].partition_point(|(key, _)| *key <= range.last);
+        let count = (inside + 1).min(rng.random_range(1..9));
+        let items = &all[from..(from + count).min(all.len())];
+        let has_more = verify(range, items);
+        let last = items.last().map(|(key, _)| *key).filter(|_| has_more);
+        rest = last.and_then(|last| range.after(&last));
     }
 }
 
@@ -148,18 +249,15 @@ fn what_comes_in_ranges_in_any_order_and_with_kills_between_is_the_state_row_by_
         }
         let download = sink.resume_download().unwrap().unwrap();
         let threads = 1 + usize::try_from(seed).unwrap() % 3;
-        let mut calls = 0;
-        let built = download.build(threads, &mut |_, _| {
-            calls += 1;
+        assert_eq!(download.own_root(), None);
+        let mut last = (0, 1);
+        let is_done = download.complete(threads, &mut |done, of| {
+            last = (done, of);
             true
         });
-        let whole = Built {
-            root: source.head.root,
-            missing_codes: Vec::new(),
-        };
-        assert_eq!((built.unwrap(), calls), (Some(whole), 4096));
-        assert_eq!(download.own_root(), None);
-        download.finish_build(source.head.root).unwrap();
+        assert!(is_done.unwrap());
+        assert_eq!(last.0, last.1);
+        assert_eq!(download.own_root(), Some(source.head.root));
         assert!(download.begin_heal().is_none());
         let accounts = source.accounts.len() as u64;
         assert!(download.progress().accounts >= accounts);
@@ -180,92 +278,42 @@ fn what_comes_in_ranges_in_any_order_and_with_kills_between_is_the_state_row_by_
     }
 }
 
-/// Downloads all of a source, each part changed by `change`.
-pub(super) fn download_all(
-    download: &StateDownload<'_>,
-    source: &Source,
-    rng: &mut StdRng,
-    change: impl Fn(&mut StatePart),
-) {
+/// Downloads all of a source that has not come.
+pub(super) fn download_all(download: &StateDownload<'_>, source: &Source, rng: &mut StdRng) {
     while !download.remaining().is_empty() {
-        for mut part in source.parts(&download.remaining(), rng) {
-            change(&mut part);
+        for part in source.parts(&download.remaining(), rng) {
             download.write(part).unwrap();
         }
     }
 }
 
 #[test]
-fn a_build_lists_codes_that_are_not_here() {
-    let mut rng = StdRng::seed_from_u64(960);
-    let source = Source::new(&mut rng);
-    let folder = tempfile::tempdir().unwrap();
-    let sink = open(folder.path());
-    let download = sink.begin_download(source.head).unwrap();
-    let mut part = StatePart::default();
-    part.add_accounts(&source.accounts);
-    for (key, _) in &source.accounts {
-        part.add_slots(key, &source.slots(key, &KeyRange::WHOLE));
-    }
-    part.accounts_came(KeyRange::WHOLE);
-    download.write(part).unwrap();
-    let hashes = source.accounts.iter().map(|(_, account)| account.code_hash);
-    let mut hashes: Vec<B256> = hashes.filter(|hash| source.code(hash).is_some()).collect();
-    hashes.sort_unstable();
-    hashes.dedup();
-    let built = download.build(2, &mut |_, _| true).unwrap().unwrap();
-    assert_eq!(built.root, source.head.root);
-    assert_eq!(built.missing_codes, hashes);
-    assert_eq!(download.missing_codes(&hashes).unwrap(), hashes);
-    let mut part = StatePart::default();
-    for hash in &hashes {
-        part.add_code(hash, &source.code(hash).unwrap());
-    }
-    download.write(part).unwrap();
-    assert_eq!(download.build(1, &mut |_, _| false).unwrap(), None);
-    let built = download.build(1, &mut |_, _| true).unwrap().unwrap();
-    assert!(built.missing_codes.is_empty());
-}
-
-/// A download of all of a source, whose tries are not built.
-fn whole_download<'w>(sink: &'w WorldState, source: &Source) -> StateDownload<'w> {
-    let mut rng = StdRng::seed_from_u64(1);
-    let download = sink.begin_download(source.head).unwrap();
-    download_all(&download, source, &mut rng, |_| {});
-    download
-}
-
-#[test]
-fn a_build_that_is_interrupted_goes_on_where_it_was_and_makes_the_same_rows() {
+fn what_is_interrupted_when_the_tries_are_made_whole_makes_the_same_rows() {
     for seed in 0..8 {
         let mut rng = StdRng::seed_from_u64(970 + seed);
         let source = Source::new(&mut rng);
         let folder = tempfile::tempdir().unwrap();
         let mut sink = open(folder.path());
-        drop(whole_download(&sink, &source));
-        let mut marks = vec![0];
-        let root = loop {
+        let download = sink.begin_download(source.head).unwrap();
+        download_all(&download, &source, &mut rng);
+        drop(download);
+        loop {
             // The process is killed after some parts.
             drop(sink);
             sink = open(folder.path());
             let download = sink.resume_download().unwrap().unwrap();
-            let mark = download.built_parts();
-            marks.extend((marks.last() != Some(&mark)).then_some(mark));
-            let mut left = rng.random_range(1_000..3_000);
-            let built = download.build_in_batches(2, 4 << 10, &mut |done, _| {
-                // What is done is passed at once.
-                left -= u64::from(done > u64::from(mark));
+            let mut left = rng.random_range(1..400);
+            let is_done = download.complete(2, &mut |_, _| {
+                left -= 1;
                 left > 0
             });
-            if let Some(built) = built.unwrap() {
-                assert!(built.missing_codes.is_empty());
-                download.finish_build(built.root).unwrap();
+            if is_done.unwrap() {
+                assert_eq!(download.own_root(), Some(source.head.root));
                 download.finish(Batch::new()).unwrap();
-                break built.root;
+                break;
             }
-        };
-        assert!(marks.len() > 1 && marks.is_sorted(), "{marks:?}");
-        assert_eq!(root, source.head.root);
+            assert_eq!(download.own_root(), None);
+        }
         assert_eq!(rows(&sink), rows(&source.world));
         assert_clean(&sink);
     }

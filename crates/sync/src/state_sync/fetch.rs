@@ -11,8 +11,8 @@ use niwaki_network::wire::{
 use niwaki_primitives::rlp::Decodable;
 use niwaki_primitives::{B256, Bytes, EMPTY_ROOT_HASH, Fault, U256};
 use niwaki_state::{
-    DifferingNode, HealError, KeyRange, RangeError, TrieAccount, decode_account, verify_accounts,
-    verify_slots,
+    DifferingNode, HealError, KeyRange, RangeError, TrieAccount, TrieRows, decode_account,
+    verify_accounts, verify_slots,
 };
 use std::ops::Range;
 use std::sync::Arc;
@@ -55,11 +55,13 @@ pub(super) struct Part<V> {
     pub(super) came: KeyRange,
     /// What is left.
     pub(super) rest: Option<KeyRange>,
+    /// The nodes of the trie between the ends.
+    pub(super) rows: TrieRows,
 }
 
 impl<V> Part<V> {
     /// Items that are proved to be all from the first key of `range` to the last of them; `has_more` if others follow.
-    fn of(mut items: Vec<(B256, V)>, has_more: bool, range: KeyRange) -> Self {
+    fn of(mut items: Vec<(B256, V)>, has_more: bool, range: KeyRange, rows: TrieRows) -> Self {
         let last = items.last().map(|(key, _)| *key);
         let last = last.filter(|_| has_more);
         let rest = last.and_then(|last| range.after(&last));
@@ -72,7 +74,12 @@ impl<V> Part<V> {
         };
         // One may be beyond the range.
         items.retain(|(key, _)| range.contains(key));
-        Self { items, came, rest }
+        Self {
+            items,
+            came,
+            rest,
+            rows,
+        }
     }
 }
 
@@ -82,6 +89,10 @@ pub(super) struct Storage {
     pub(super) slots: Vec<(B256, U256)>,
     /// Slots that did not fit into the answer.
     pub(super) rest: Option<KeyRange>,
+    /// The nodes of its trie between the ends,
+    pub(super) rows: TrieRows,
+    /// all of them.
+    pub(super) has_all_rows: bool,
 }
 
 /// Takes a node with its bytes.
@@ -134,7 +145,7 @@ impl Fetcher<'_> {
         range: KeyRange,
     ) -> Result<Part<U256>, FetchError> {
         if storage_root == EMPTY_ROOT_HASH {
-            return Ok(Part::of(Vec::new(), false, range));
+            return Ok(Part::of(Vec::new(), false, range, TrieRows::default()));
         }
         let root = self.root;
         let request = move |_| {
@@ -148,7 +159,7 @@ impl Fetcher<'_> {
         };
         let mut got = None;
         self.run(SnapKind::StorageRanges, 1, request, |_, answer| {
-            keep(&mut got, read_slots(storage_root, range, answer))
+            keep(&mut got, read_slots(account, storage_root, range, answer))
         })?;
         got.ok_or_else(nothing)
     }
@@ -420,9 +431,10 @@ fn read_accounts(
         .map(|(key, slim)| Some((key, decode_account(slim).ok()?)));
     let decoded: Option<Vec<_>> = decoded.collect();
     let decoded = decoded.ok_or(Conduct::BadMessage)?;
-    let verified = verify_accounts(root, range.first, &decoded, &proof);
+    let mut rows = TrieRows::default();
+    let verified = verify_accounts(root, range, &decoded, &proof, &mut rows);
     let has_more = verified.map_err(|error| unproved(&error))?;
-    Ok(Some(Part::of(decoded, has_more, range)))
+    Ok(Some(Part::of(decoded, has_more, range, rows)))
 }
 
 fn decode_slots(entries: &Entries) -> Result<Vec<(B256, U256)>, Conduct> {
@@ -436,6 +448,7 @@ fn decode_slots(entries: &Entries) -> Result<Vec<(B256, U256)>, Conduct> {
 }
 
 fn read_slots(
+    account: B256,
     storage_root: B256,
     range: KeyRange,
     answer: Answer,
@@ -451,9 +464,10 @@ fn read_slots(
         [slots] => decode_slots(slots)?,
         _ => return Err(Conduct::BadMessage),
     };
-    let verified = verify_slots(storage_root, range.first, &decoded, &proof);
+    let mut rows = TrieRows::default();
+    let verified = verify_slots(account, storage_root, range, &decoded, &proof, &mut rows);
     let has_more = verified.map_err(|error| unproved(&error))?;
-    Ok(Some(Part::of(decoded, has_more, range)))
+    Ok(Some(Part::of(decoded, has_more, range, rows)))
 }
 
 /// The storage of the first of these accounts, as many as came.
@@ -469,14 +483,20 @@ fn read_storages(asked: &[(B256, B256)], answer: Answer) -> Result<Option<Vec<St
     }
     let last = slots.len() - 1;
     let mut storages = Vec::new();
-    for (index, (entries, (_, root))) in slots.iter().zip(asked).enumerate() {
+    for (index, (entries, (account, root))) in slots.iter().zip(asked).enumerate() {
         let decoded = decode_slots(entries)?;
         // Only the last one may be cut, and then has a proof.
         let proof: &[Bytes] = if index == last { &proof } else { &[] };
-        let verified = verify_slots(*root, KeyRange::WHOLE.first, &decoded, proof);
+        let (range, mut rows) = (KeyRange::WHOLE, TrieRows::default());
+        let verified = verify_slots(*account, *root, range, &decoded, proof, &mut rows);
         let has_more = verified.map_err(|error| unproved(&error))?;
-        let Part { items, rest, .. } = Part::of(decoded, has_more, KeyRange::WHOLE);
-        storages.push(Storage { slots: items, rest });
+        let part = Part::of(decoded, has_more, range, rows);
+        storages.push(Storage {
+            slots: part.items,
+            rest: part.rest,
+            rows: part.rows,
+            has_all_rows: proof.is_empty(),
+        });
     }
     Ok(Some(storages))
 }

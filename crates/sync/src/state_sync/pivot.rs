@@ -3,7 +3,7 @@
 //! ```text
 //!      pivot                          pivot + 96: it is old             target
 //!  ------o----------------------------------o-----------o-----------------o
-//!        `-- access lists of the blocks between --------^ new pivot: what has come is of this block now
+//!        `-- access lists of the blocks between --------^ new pivot: what they change of what has come is kept until the end
 //! ```
 //!
 //! Peers have the states of the newest 128 blocks. Where there are no access lists (before Amsterdam, or after another branch) the pivot
@@ -27,7 +27,7 @@ const DISTANCE: u64 = 32;
 const MAX_AGE: u64 = STATES_SERVED - 32;
 /// Peers have the access lists of so many blocks (EIP-7928).
 const LISTS_SERVED: u64 = 113_056;
-/// The lists of so many blocks are applied together, in one batch.
+/// The lists of so many blocks are kept together, in one batch.
 const LISTS_TOGETHER: usize = 16;
 
 impl Context<'_> {
@@ -107,11 +107,11 @@ impl Context<'_> {
         if is_on_path && (is_whole || is_to_be_built(download)) {
             return Ok(true);
         }
-        let is_built = download.own_root().is_some();
         if is_on_path && !is_old {
-            return Ok(!is_built || self.gives_nodes());
+            let is_led = download.own_root().is_none() || download.has_changes()?;
+            return Ok(is_led || self.gives_nodes());
         }
-        if is_on_path && !is_built && self.move_pivot(download, skeleton, path, newest)? {
+        if is_on_path && self.move_pivot(download, skeleton, path, newest)? {
             return Ok(true);
         }
         let (old, new) = (pivot.block, newest.block);
@@ -169,7 +169,7 @@ impl Context<'_> {
             self.tick()?;
         }
         info!(
-            "What has come of the state of block {from} is of block {} now",
+            "What has come of the state of block {from} will be of block {}",
             to.block
         );
         Ok(true)
@@ -183,7 +183,7 @@ impl Context<'_> {
     }
 }
 
-/// Whether all has come of a state whose tries are not built: they may be whole, whatever peers have by now.
+/// Whether all has come of a state whose tries are not whole yet: it may be the pivot's, whatever peers have by now.
 fn is_to_be_built(download: &StateDownload<'_>) -> bool {
     download.own_root().is_none() && download.remaining().is_empty()
 }

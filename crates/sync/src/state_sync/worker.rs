@@ -88,6 +88,7 @@ impl Worker<'_> {
                 } => {
                     let got = self.fetcher.slots(account, root, range)?;
                     unwritten.part.add_slots(&account, &got.items);
+                    unwritten.part.add_trie_rows(&got.rows);
                     unwritten.part.slots_came(account, got.came);
                     got.rest
                 }
@@ -104,17 +105,21 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// One answer of accounts, with their storage and codes.
+    /// One answer of accounts, with their storage and codes; nothing of it if some of that does not come: rows that are not marked would
+    /// have to be removed again.
     fn accounts(
         &self,
         range: KeyRange,
         unwritten: &mut Unwritten,
     ) -> Result<Option<KeyRange>, FetchError> {
         let got = self.fetcher.accounts(range)?;
-        let large = self.storages(&got.items, &mut unwritten.part)?;
-        self.codes(&got.items, &mut unwritten.part)?;
-        unwritten.part.add_accounts(&got.items);
-        unwritten.part.accounts_came(got.came);
+        let mut part = StatePart::default();
+        let large = self.storages(&got.items, &mut part)?;
+        self.codes(&got.items, &mut part)?;
+        part.add_accounts(&got.items);
+        part.add_trie_rows(&got.rows);
+        part.accounts_came(got.came);
+        unwritten.part.append(part);
         self.plan.cover(&got.came);
         for storage in large {
             let (account, root) = (storage.account, storage.root);
@@ -145,6 +150,10 @@ impl Worker<'_> {
                 return;
             };
             part.add_slots(&account, &storage.slots);
+            part.add_trie_rows(&storage.rows);
+            if !storage.has_all_rows {
+                part.came_in_ranges(account);
+            }
             if let Some(rest) = storage.rest {
                 match parts(storage.slots.len(), &rest) {
                     1 => small.push((account, root, rest)),
@@ -183,6 +192,7 @@ impl Worker<'_> {
             let Some(range) = rest else { break };
             let got = self.fetcher.slots(account, root, range)?;
             part.add_slots(&account, &got.items);
+            part.add_trie_rows(&got.rows);
             self.answers.fetch_add(1, Ordering::Relaxed);
             rest = got.rest;
         }

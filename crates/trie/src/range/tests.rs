@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
 const WHOLE: Owner = None;
+const LAST_KEY: B256 = B256::repeat_byte(0xff);
 
 /// A trie with the means to prove.
 struct Proven {
@@ -73,12 +74,21 @@ impl Proven {
 
 impl Sent {
     fn verify(&self, root: B256) -> Result<bool, RangeError> {
+        self.verify_up_to(LAST_KEY, root, &mut |_, _| ())
+    }
+
+    fn verify_up_to(
+        &self,
+        last: B256,
+        root: B256,
+        rows: &mut RowSink<'_>,
+    ) -> Result<bool, RangeError> {
         let leaves: Vec<(B256, &[u8])> = self
             .leaves
             .iter()
             .map(|(key, value)| (*key, value.as_slice()))
             .collect();
-        verify_range(root, self.origin, &leaves, &self.proof)
+        verify_range(root, self.origin..=last, &leaves, &self.proof, rows)
     }
 }
 
@@ -200,6 +210,41 @@ proptest! {
     }
 
     #[test]
+    fn rows_between_the_ends_come_out(
+        leaves in trie(), origin in key(), last in key(), most in 1_usize..40
+    ) {
+        let trie = Proven::of(leaves);
+        let sent = trie.range(origin, most);
+        let last_leaf = sent.leaves.last().map(|(key, _)| *key);
+        let mut rows = BTreeMap::new();
+        let mut take = |path: &Path, row: &[u8]| {
+            assert!(rows.insert(*path, row.to_vec()).is_none());
+        };
+        prop_assert!(sent.verify_up_to(last, trie.root, &mut take).is_ok());
+        let is_between = |path: &Path| {
+            let end = |nibble: u8| path.join(&[nibble; 64][path.len()..]).unwrap().to_hash().unwrap();
+            let is_on_path = |key: &B256| Path::of_hash(key).as_slice().starts_with(path.as_slice());
+            let is_before = last_leaf.is_some_and(|last| end(0x0f) < last && !is_on_path(&last));
+            end(0) >= origin && !is_on_path(&origin) && is_before && end(0x0f) <= last
+        };
+        let expected = trie.disk.rows.clone();
+        let expected: BTreeMap<Path, Vec<u8>> =
+            expected.into_iter().filter(|(path, _)| is_between(path)).collect();
+        prop_assert_eq!(rows, expected);
+    }
+
+    #[test]
+    fn all_rows_of_a_whole_trie_come_out(leaves in trie()) {
+        let trie = Proven::of(leaves);
+        let mut sent = trie.range(B256::ZERO, usize::MAX);
+        sent.proof.clear();
+        let mut rows = BTreeMap::new();
+        let mut take = |path: &Path, row: &[u8]| drop(rows.insert(*path, row.to_vec()));
+        prop_assert_eq!(sent.verify_up_to(LAST_KEY, trie.root, &mut take), Ok(false));
+        prop_assert_eq!(rows, trie.disk.rows.clone());
+    }
+
+    #[test]
     fn nothing_that_the_trie_has_not_is_ever_proven(
         leaves in trie(), origin in key(), most in 0_usize..40,
         changes in prop::collection::vec(change(), 1..4)
@@ -271,7 +316,7 @@ fn each_way_to_be_wrong_is_named() {
 
 #[test]
 fn nothing_is_after_the_greatest_key() {
-    let last = B256::repeat_byte(0xff);
+    let last = LAST_KEY;
     let trie = Proven::of([(B256::ZERO, vec![1]), (last, vec![2])].into());
     let sent = trie.range(last, 1);
     assert_eq!(sent.verify(trie.root), Ok(false));

@@ -8,7 +8,9 @@ use niwaki_network::wire::{Answer, EthVersion, Request, SnapAnswer, SnapRequest,
 use niwaki_primitives::rlp::Decodable;
 use niwaki_primitives::{B256, Bytes, EMPTY_CODE_HASH, EMPTY_ROOT_HASH, U256};
 use niwaki_rules::Genesis;
-use niwaki_state::{TrieAccount, decode_account, verify_accounts, verify_slots};
+use niwaki_state::{
+    KeyRange, TrieAccount, TrieRows, decode_account, verify_accounts, verify_slots,
+};
 use niwaki_threads::lock;
 use std::sync::Arc;
 
@@ -75,7 +77,8 @@ impl Asker {
         let (mut all, mut origin) = (Accounts::new(), B256::ZERO);
         loop {
             let (accounts, proof) = self.accounts(root, origin, bytes);
-            let has_more = verify_accounts(root, origin, &accounts, &proof).unwrap();
+            let (keys, mut rows) = (keys_from(origin), TrieRows::default());
+            let has_more = verify_accounts(root, keys, &accounts, &proof, &mut rows).unwrap();
             all.extend(accounts);
             match has_more {
                 true => origin = after(all.last().unwrap().0),
@@ -90,7 +93,7 @@ impl Asker {
         loop {
             let (lists, proof) = self.storage(root, &[account], origin, bytes);
             let slots = lists.into_iter().next().unwrap_or_default();
-            let has_more = verify_slots(storage_root, origin, &slots, &proof).unwrap();
+            let has_more = are_slots(account, storage_root, origin, &slots, &proof);
             all.extend(slots);
             match has_more {
                 true => origin = after(all.last().unwrap().0),
@@ -104,6 +107,22 @@ type Accounts = Vec<(B256, TrieAccount)>;
 type Slots = Vec<(B256, U256)>;
 
 /// The accounts that have storage, and its root.
+fn keys_from(first: B256) -> KeyRange {
+    KeyRange { first, last: LAST }
+}
+
+/// Checks slots of an account from a key on; returns whether there are more.
+fn are_slots(
+    account: B256,
+    storage_root: B256,
+    origin: B256,
+    slots: &[(B256, U256)],
+    proof: &[Bytes],
+) -> bool {
+    let (keys, mut rows) = (keys_from(origin), TrieRows::default());
+    verify_slots(account, storage_root, keys, slots, proof, &mut rows).unwrap()
+}
+
 fn with_storage(all: &Accounts) -> Vec<(B256, B256)> {
     let roots = all
         .iter()
@@ -175,7 +194,7 @@ fn each_recent_state_is_given_whole_in_parts_of_any_size_and_each_part_is_proved
             let (lists, proof) = asker.storage(root, &keys, B256::ZERO, u64::MAX);
             assert_eq!((lists.len(), proof.len()), (keys.len(), 0));
             for ((key, storage_root), list) in with_storage.iter().zip(&lists) {
-                verify_slots(*storage_root, B256::ZERO, list, &[]).unwrap();
+                assert!(!are_slots(*key, *storage_root, B256::ZERO, list, &[]));
                 for bytes in [0, 100] {
                     assert_eq!(&asker.all_slots(root, *key, *storage_root, bytes), list);
                 }
@@ -201,9 +220,8 @@ fn a_list_of_slots_that_is_cut_is_the_last_one_and_has_a_proof() {
         was_cut |= is_cut;
         assert_eq!(proof.is_empty(), !is_cut, "{bytes}");
         if is_cut {
-            let storage_root = with_storage[before.len()].1;
-            let has_more = verify_slots(storage_root, B256::ZERO, last, &proof);
-            assert!(has_more.unwrap());
+            let (account, root) = with_storage[before.len()];
+            assert!(are_slots(account, root, B256::ZERO, last, &proof));
         }
     }
     assert!(was_cut);

@@ -1,7 +1,7 @@
 //! Accounts and slots that are put or removed, and how they are written: as the changes of a block are, tries and all.
 
+use super::StateDownload;
 use crate::commit::flat::{encode_account, encode_value};
-use crate::download::StateDownload;
 use crate::tries::disk_trie::{DiskTrie, RowSource};
 use crate::tries::trie_cache::emit_row;
 use niwaki_primitives::{Account, B256, EMPTY_ROOT_HASH, Fault, U256};
@@ -12,12 +12,14 @@ use niwaki_trie::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What is found by a pass, by hashed keys.
+/// What changes, by hashed keys.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
-    /// The accounts as the pivot has them; `None` where it has none.
+    /// The accounts, or none; their storage roots do not count.
     pub(super) accounts: BTreeMap<B256, Option<TrieAccount>>,
-    /// Their slots; zero where the pivot has none.
+    /// The storage roots of accounts whose rows say another.
+    storage_roots: BTreeMap<B256, B256>,
+    /// Slots of accounts; zero where there is to be none.
     slots: BTreeMap<B256, BTreeMap<B256, U256>>,
     slot_count: usize,
 }
@@ -26,6 +28,13 @@ pub(super) struct Changes {
 type Leaf = (Path, Option<Vec<u8>>);
 
 impl Changes {
+    pub(super) fn of_storage_roots(roots: Vec<(B256, B256)>) -> Self {
+        Self {
+            storage_roots: roots.into_iter().collect(),
+            ..Self::default()
+        }
+    }
+
     pub(super) fn put_slot(&mut self, account: B256, slot: B256, value: U256) {
         let slots = self.slots.entry(account).or_default();
         self.slot_count += usize::from(slots.insert(slot, value).is_none());
@@ -36,14 +45,23 @@ impl Changes {
         self.accounts.len() + self.slot_count
     }
 
-    /// Writes flat rows, trie rows and the root.
-    pub(super) fn write(&self, download: &StateDownload<'_>, threads: usize) -> Result<(), Fault> {
-        let mut rows = Batch::new();
+    /// Writes flat rows, trie rows and the root of the tries, which is `own_root` before, together with `rows`. Durable when this returns.
+    ///
+    /// # Errors
+    /// A [`Fault`] of the storage; then nothing was written.
+    pub(super) fn write(
+        &self,
+        download: &StateDownload<'_>,
+        own_root: B256,
+        mut rows: Batch,
+        threads: usize,
+    ) -> Result<(), Fault> {
         let update = Update {
             download,
             options: UpdateOptions { threads, clock: 0 },
         };
-        let roots = self.write_storages(&update, &mut rows)?;
+        let mut roots = self.storage_roots.clone();
+        roots.extend(self.write_storages(&update, &mut rows)?);
         let mut leaves = Vec::new();
         let changed: BTreeSet<&B256> = self.accounts.keys().chain(roots.keys()).collect();
         for key in changed {
@@ -57,7 +75,6 @@ impl Changes {
             let leaf = put_account(key, account, root, &mut rows);
             leaves.push((Path::of_hash(key), leaf));
         }
-        let own_root = download.own_root().unwrap_or(EMPTY_ROOT_HASH);
         let roots = update.tries(vec![(None, own_root, leaves)], &mut rows)?;
         let root = roots.first().copied().unwrap_or(own_root);
         download.set_own_root(root, rows)
