@@ -46,7 +46,7 @@ pub enum SyncState {
     Ranges,
     /// What has come of a state is led to a later block.
     MovePivot,
-    /// Its tries are built.
+    /// Its tries are made whole.
     Build,
     /// What differs from the tries of the block is asked for.
     Heal,

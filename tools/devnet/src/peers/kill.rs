@@ -283,8 +283,8 @@ impl Scenario<'_> {
             (Strike::FullDisk, Some(disk)) => disk.free()?,
             _ => {}
         }
-        self.counts.kill(state);
-        eprintln!("kill {} at block {last}", self.counts.kills);
+        self.counts.kill(&state);
+        eprintln!("kill {} at block {last}: {state}", self.counts.kills);
         self.counts.check(&sink.process)?;
         let sink = &mut sink.process;
         sink.restart().wrap_err_with(|| sink.log())?;

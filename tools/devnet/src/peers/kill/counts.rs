@@ -66,10 +66,10 @@ impl Counts {
     }
 
     /// A kill came in this state.
-    pub(super) fn kill(&mut self, state: String) {
+    pub(super) fn kill(&mut self, state: &str) {
         self.kills += 1;
         self.during_sync += 1;
-        *self.states.entry(state).or_default() += 1;
+        *self.states.entry(state.to_owned()).or_default() += 1;
     }
 
     /// A sync has ended, for which the source sent so many bytes.
