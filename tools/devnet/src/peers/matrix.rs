@@ -35,6 +35,9 @@ pub(crate) struct MatrixOptions {
     /// Blocks of the branch that a reorganisation leaves, upon the block 40 below the head.
     #[arg(long, value_name = "N", default_value_t = 30)]
     side_blocks: u64,
+    /// geth speaks `snap/2` (EIP-8189) too, for a chain of Amsterdam: `--snap.v2`.
+    #[arg(long)]
+    snap2: bool,
     /// When a sink is restarted, or hears of the other branch, after its start, milliseconds.
     #[arg(long, value_name = "MS", default_value_t = 700)]
     disturb_ms: u64,
@@ -197,7 +200,10 @@ impl Cell<'_> {
     }
 
     fn start(&self, kind: ClientKind, name: &'static str, has_snap: bool) -> Result<Process> {
-        let options = node::syncing(&self.branches.genesis, has_snap);
+        let mut options = node::syncing(&self.branches.genesis, has_snap);
+        if let Some(p2p) = &mut options.p2p {
+            p2p.has_snap2 = self.options.snap2;
+        }
         let folder = self.folder.join(name);
         node::start(kind, name, &self.options.binaries, &folder, options)
     }

@@ -11,6 +11,8 @@ pub(crate) struct P2pOptions<'a> {
     pub(crate) max_peers: usize,
     /// Whether it downloads the state of a late block instead of executing all blocks.
     pub(crate) has_snap: bool,
+    /// Whether geth speaks `snap/2` too, which it calls experimental.
+    pub(crate) has_snap2: bool,
     /// Nodes that discovery begins with.
     pub(crate) boot_nodes: &'a [String],
 }
@@ -21,6 +23,7 @@ impl Default for P2pOptions<'_> {
             has_discovery: false,
             max_peers: 25,
             has_snap: false,
+            has_snap2: false,
             boot_nodes: &[],
         }
     }
@@ -58,6 +61,9 @@ pub(super) fn flags(kind: ClientKind, network: Option<(P2pOptions<'_>, u16)>) ->
              --max-peers={} {mode}",
             options.max_peers
         ),
+        ClientKind::Geth if options.has_snap2 => {
+            format!("--netrestrict 127.0.0.0/8 {mode} --snap.v2")
+        }
         ClientKind::Geth | ClientKind::Quorum => format!("--netrestrict 127.0.0.0/8 {mode}"),
         ClientKind::Reth => format!(
             "--addr 127.0.0.1 --port {port} --nat extip:127.0.0.1 --disable-discovery --max-outbound-peers {0} \
