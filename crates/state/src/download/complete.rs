@@ -16,12 +16,11 @@
 
 use super::changes::Changes;
 use super::{IN_RANGES, StateDownload};
-use crate::commit::flat::{account_of_row, value_of_row};
-use crate::tries::disk_trie::{range_below, row_key};
+use crate::tries::disk_trie::{leaf_of_row, node_rlp, range_below, row_key};
 use niwaki_crypto::keccak256;
 use niwaki_primitives::{B256, EMPTY_ROOT_HASH, Fault};
 use niwaki_storage::{Batch, Database, Segment, corrupt};
-use niwaki_trie::{Branch, Extension, Node, NodeRef, Owner, Path, encode_slot};
+use niwaki_trie::{Branch, Extension, Node, NodeRef, Owner, Path};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
@@ -29,8 +28,6 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 const BATCH_BYTES: usize = 32 << 20;
 /// The account trie is made whole in so many parts, by the first two nibbles.
 const ACCOUNT_PARTS: usize = 256;
-/// Bytes of a row before the RLP.
-const MASK_BYTES: usize = 2;
 
 impl StateDownload<'_> {
     /// Makes the tries whole, on so many threads, with the parts done and all of them to `report`, which returns whether to go on. Storage
@@ -232,7 +229,7 @@ impl Subtrie {
         match self {
             Self::Empty => EMPTY_ROOT_HASH,
             Self::Leaf(key, value) => keccak256(leaf_rlp(key, 0, value)),
-            Self::Inner(_, row, _) => keccak256(&row[MASK_BYTES..]),
+            Self::Inner(_, row, _) => keccak256(node_rlp(row)),
         }
     }
 }
@@ -263,9 +260,6 @@ impl Trie<'_> {
     fn below(&mut self, path: Path) -> Result<Subtrie, Fault> {
         let (segment, key) = row_key(&self.owner, &path);
         if let Some(row) = self.database.get(segment, &key.concat())? {
-            if row.len() <= MASK_BYTES {
-                return Err(corrupt(segment, &key.concat(), "it is too short"));
-            }
             return Ok(Subtrie::Inner(path, row, true));
         }
         if let Some(few) = self.at_most_one_leaf(&path)? {
@@ -292,15 +286,8 @@ impl Trie<'_> {
             return Ok(None);
         }
         let (key, value) = first;
-        let own_key = key.get(self.owner.map_or(0, |owner| owner.len())..);
-        let own_key = own_key.and_then(Path::of_key);
-        let own_key = own_key.filter(|key| key.len() == Path::MAX);
-        let own_key = own_key.ok_or_else(|| corrupt(segment, &key, "the key is not 32 bytes"))?;
-        let value = match self.owner {
-            None => account_of_row(&key, &value)?.to_leaf(),
-            Some(_) => encode_slot(&value_of_row(&key, &value)?),
-        };
-        Ok(Some(Subtrie::Leaf(own_key, value)))
+        let (key, value) = leaf_of_row(&self.owner, &key, &value)?;
+        Ok(Some(Subtrie::Leaf(key, value)))
     }
 
     /// The subtrie at `path` of its 16 children.
@@ -326,7 +313,7 @@ impl Trie<'_> {
             Subtrie::Empty => Ok(NodeRef::Empty),
             Subtrie::Leaf(key, value) => Ok(NodeRef::of(&leaf_rlp(&key, path.len(), &value), true)),
             Subtrie::Inner(at, row, is_written) if at == path => {
-                let reference = NodeRef::of(&row[MASK_BYTES..], false);
+                let reference = NodeRef::of(node_rlp(&row), false);
                 if matches!(reference, NodeRef::Hash(_)) && !is_written {
                     self.put(&path, &row);
                 }

@@ -19,8 +19,8 @@ use std::collections::HashMap;
 
 /// With the hashed address of an account, or that and a hashed slot: its last value.
 const CHANGED: &[u8] = b"download/changed/";
-/// So many values are written together.
-const MAX_CHANGES: usize = 1 << 17;
+/// So many values are written together: their trie rows are in memory until then.
+const MAX_CHANGES: usize = 1 << 15;
 
 impl StateDownload<'_> {
     /// Moves the pivot. `lists` are those of the blocks after the present pivot up to `pivot`, in their order, each checked against

@@ -12,7 +12,7 @@ pub struct TrieRows(pub(super) Batch);
 
 /// Checks that these are all accounts of the state with this root from the first key of `keys` to the last of them, by hashed address;
 /// without any, that it has none from there on. `proof` is as for [`verify_range`]. Returns whether there are more. Adds the rows of the
-/// trie nodes below which there are no other keys than these and those of `keys`.
+/// trie nodes that lie between the ends: all keys below them are in what is proven.
 ///
 /// # Errors
 /// [`RangeError`]: then nothing is proven, and `rows` are of no use.

@@ -250,17 +250,10 @@ impl TrieView for DiskTrie<'_> {
         }
         self.count_reads(1);
         let (segment, from, to) = range_below(owner, path);
-        let owner_bytes = owner.map_or(0, |owner| owner.len());
         let mut last = None;
         for row in self.rows.range(segment, &from, to.as_deref()) {
             let (key, value) = row?;
-            let own_key = key.get(owner_bytes..).and_then(Path::of_key);
-            let own_key = own_key.filter(|own| own.as_slice().starts_with(path.as_slice()));
-            let own_key = own_key.ok_or_else(|| corrupt(segment, &key, "its key is too long"))?;
-            let value = match owner {
-                None => account_of_row(&key, &value)?.to_leaf(),
-                Some(_) => encode_slot(&value_of_row(&key, &value)?),
-            };
+            let (own_key, value) = leaf_of_row(owner, &key, &value)?;
             if let Some(leaf) = leaf_of(own_key, path, value, hash) {
                 return Ok(leaf);
             }
@@ -289,6 +282,26 @@ pub(crate) fn range_below(owner: &Owner, path: &Path) -> (Segment, Vec<u8>, Opti
     (segment, key(*path), to.or_else(next_owner))
 }
 
+/// The leaf of `owner`'s trie that a flat row gives: its key and value.
+pub(crate) fn leaf_of_row(
+    owner: &Owner,
+    key: &[u8],
+    value: &[u8],
+) -> Result<(Path, Vec<u8>), Fault> {
+    let (segment, owner_bytes) = match owner {
+        None => (Segment::Accounts, 0),
+        Some(owner) => (Segment::Slots, owner.len()),
+    };
+    let own_key = key.get(owner_bytes..).and_then(Path::of_key);
+    let own_key = own_key.filter(|own_key| own_key.len() == Path::MAX);
+    let own_key = own_key.ok_or_else(|| corrupt(segment, key, "its key has another length"))?;
+    let value = match owner {
+        None => account_of_row(key, value)?.to_leaf(),
+        Some(_) => encode_slot(&value_of_row(key, value)?),
+    };
+    Ok((own_key, value))
+}
+
 /// The node of the row at `key`, which must hash to `hash`.
 pub(crate) fn node_of(
     segment: Segment,
@@ -300,7 +313,7 @@ pub(crate) fn node_of(
 }
 
 /// The RLP in a node's row, which is what is hashed.
-fn node_rlp(row: &[u8]) -> &[u8] {
+pub(crate) fn node_rlp(row: &[u8]) -> &[u8] {
     row.get(2..).unwrap_or_default()
 }
 
