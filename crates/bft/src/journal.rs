@@ -35,11 +35,22 @@ const NO_VOTES: &str = "it has no votes of a validator; move it away: then this 
 /// No record is longer.
 const MAX_RECORD_BYTES: usize = 64 << 20;
 
+/// What a record that was appended survives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum JournalSync {
+    /// A power cut: it is synced first.
+    #[default]
+    Sync,
+    /// The end of the process alone.
+    Async,
+}
+
 /// The records of a validator. The first one makes the first file: so a node whose records are lost does not know what it has signed, however
 /// often it starts, until it signs again. One that has never signed records the round in which it begins.
 #[derive(Debug)]
 pub struct Journal {
     folder: PathBuf,
+    sync: JournalSync,
     /// That of the current heights.
     file: Option<VoteFile>,
 }
@@ -56,7 +67,7 @@ impl Journal {
     ///
     /// # Errors
     /// A [`Fault`] of the disk, or of a file that has other content.
-    pub fn open(folder: &Path) -> Result<(Self, Option<Ballots>), Fault> {
+    pub fn open(folder: &Path, sync: JournalSync) -> Result<(Self, Option<Ballots>), Fault> {
         fs::create_dir_all(folder).map_err(|error| Fault::io("make", folder, error))?;
         let numbers = numbers(folder)?;
         let mut ballots = (!numbers.is_empty()).then(Ballots::default);
@@ -76,12 +87,13 @@ impl Journal {
         let file = end.map(|(number, length)| VoteFile::open(folder, number, length));
         let journal = Self {
             folder: folder.to_owned(),
+            sync,
             file: file.transpose()?,
         };
         Ok((journal, ballots))
     }
 
-    /// Appends records; they are durable when this returns.
+    /// Appends records; they are durable when this returns, as far as [`JournalSync`] says.
     ///
     /// # Errors
     /// A [`Fault`] of the disk: then nothing that depends on them may be sent.
@@ -108,7 +120,10 @@ impl Journal {
         }
         let written = file.file.write_all(&bytes);
         written.map_err(|error| Fault::io("write", &file.path, error))?;
-        let synced = file.file.sync_data();
+        let synced = match self.sync {
+            JournalSync::Sync => file.file.sync_data(),
+            JournalSync::Async => Ok(()),
+        };
         synced.map_err(|error| Fault::io("sync", &file.path, error))
     }
 }

@@ -27,7 +27,7 @@ mod timers;
 mod worker;
 
 use crate::PendingVotes;
-use crate::journal::Journal;
+use crate::journal::{Journal, JournalSync};
 use crate::machine::{
     Ballots, DigestForm, Event, Guards, Head, Machine, Phase, Settings, TimerKind,
 };
@@ -41,7 +41,7 @@ use niwaki_chain::{
     StoredHeader,
 };
 use niwaki_primitives::{Address, B256, Block, Bytes, Fault, Header};
-use niwaki_rules::{BftProtocol, ValidatorSet};
+use niwaki_rules::{BftProtocol, BftRules, ChainSpec, ValidatorSet};
 use outbox::{Effect, Outbox};
 use relays::{Relay, Relays};
 use std::collections::BTreeSet;
@@ -101,6 +101,8 @@ pub struct Options {
     pub max_round_timeout_ms: u64,
     /// The folder of its records.
     pub folder: PathBuf,
+    /// What its records survive.
+    pub journal_sync: JournalSync,
     /// Whether it signs although its records are missing.
     pub accepts_missing_journal: bool,
     /// The operator's bytes in the extra data.
@@ -360,7 +362,7 @@ fn settings(options: &Options, protocol: BftProtocol) -> Result<Settings, KeyErr
 
 /// A node without records may have signed anything, but in a network that has just begun.
 fn open_journal(options: &Options) -> Result<(Journal, Ballots), Fault> {
-    let (journal, ballots) = Journal::open(&options.folder)?;
+    let (journal, ballots) = Journal::open(&options.folder, options.journal_sync)?;
     let ballots = ballots.unwrap_or_else(|| match options.accepts_missing_journal {
         true => Ballots::default(),
         false => Ballots::unknown(),
@@ -374,15 +376,27 @@ fn next_head(chain: &Chain, stored: &StoredHeader) -> Result<Option<Head>, Impor
     let Some(validators) = chain.next_validators(stored)? else {
         return Ok(None);
     };
-    let rules = chain.spec().bft_rules_at(number.saturating_add(1));
-    Ok(rules.map(|rules| Head {
+    Ok(next_rules(chain.spec(), &stored.header).map(|rules| Head {
         number,
         hash: stored.id.hash,
         timestamp: stored.header.timestamp,
         coinbase: stored.header.beneficiary,
         validators,
-        rules: Arc::new(rules.clone()),
+        rules: Arc::new(rules),
     }))
+}
+
+/// The rules of a block's child. Where a transition by time lies between the two, the longer period holds: the child's header is
+/// checked by the rules of its own time (Besu's issue 9681).
+fn next_rules(spec: &ChainSpec, parent: &Header) -> Option<BftRules> {
+    let mut rules = spec.bft_rules_after(parent)?.clone();
+    let wait = rules.block_period_ms().div_ceil(1_000);
+    let (number, time) = (parent.number, parent.timestamp.saturating_add(wait));
+    let own = spec.bft_rules_at(number.saturating_add(1), time)?;
+    if own.block_period_ms() > rules.block_period_ms() {
+        (rules.period_s, rules.period_ms) = (own.period_s, own.period_ms);
+    }
+    Some(rules)
 }
 
 fn now_ms() -> u64 {

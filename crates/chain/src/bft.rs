@@ -10,7 +10,7 @@ use crate::tree::StoredHeader;
 use crate::{Chain, ContractAnswer, ImportError};
 use niwaki_primitives::{Address, B256, Bytes, Fault, Header};
 use niwaki_rules::{
-    BftExtra, BftRules, InvalidBlock, ValidatorSet, ValidatorSource, Vote, VoteTally,
+    BftExtra, BftRules, BftStart, InvalidBlock, ValidatorSet, ValidatorSource, Vote, VoteTally,
     check_bft_proposal, check_bft_validators,
 };
 use niwaki_storage::{Segment, corrupt};
@@ -61,7 +61,7 @@ impl Chain {
         seals: Seals,
     ) -> Result<(), ImportFailure> {
         let spec = self.spec();
-        let Some(rules) = spec.bft_rules_at(header.number) else {
+        let Some(rules) = spec.bft_rules_after(&parent.header) else {
             return Ok(());
         };
         let validators = self.validators_after(rules, parent)?;
@@ -82,7 +82,7 @@ impl Chain {
         &self,
         parent: &StoredHeader,
     ) -> Result<Option<ValidatorSet>, ImportError> {
-        let Some(rules) = self.spec().bft_rules_at(parent.id.number.saturating_add(1)) else {
+        let Some(rules) = self.spec().bft_rules_after(&parent.header) else {
             return Ok(None);
         };
         let validators = self.validators_after(rules, parent);
@@ -102,7 +102,7 @@ impl Chain {
         votes: &[Vote],
     ) -> Result<Vec<Vote>, Fault> {
         let number = parent.id.number.saturating_add(1);
-        let rules = self.spec().bft_rules_at(number);
+        let rules = self.spec().bft_rules_after(&parent.header);
         let has_votes =
             |rules: &&BftRules| rules.source == ValidatorSource::Headers && !rules.is_epoch(number);
         if rules.filter(has_votes).is_none() {
@@ -167,14 +167,7 @@ impl Chain {
                 above.push(current);
                 break tally;
             }
-            let parent = self.header(&key)?;
-            let parent = parent.ok_or_else(|| {
-                corrupt(
-                    Segment::Headers,
-                    key.as_slice(),
-                    "the ancestor with the last list is missing",
-                )
-            })?;
+            let parent = self.voting_parent(&key)?;
             above.push(std::mem::replace(&mut current, parent));
         };
         for header in above.iter().rev() {
@@ -188,12 +181,32 @@ impl Chain {
         Ok(tally)
     }
 
+    /// The first block whose vote counts after this one, or whose list does; `None` if no header names the validators of its children.
+    pub(crate) fn votes_since(&self, block: &StoredHeader) -> Result<Option<u64>, Fault> {
+        let rules = self.spec().bft_rules_after(&block.header);
+        if rules.is_none_or(|rules| rules.source != ValidatorSource::Headers) {
+            return Ok(None);
+        }
+        let mut current = block.clone();
+        while self.first_tally(&current)?.is_none() {
+            current = self.voting_parent(&current.header.parent_hash)?;
+        }
+        Ok(Some(current.id.number))
+    }
+
+    fn voting_parent(&self, hash: &B256) -> Result<StoredHeader, Fault> {
+        let reason = "the ancestor with the last list is missing";
+        let parent = self.header(hash)?;
+        parent.ok_or_else(|| corrupt(Segment::Headers, hash.as_slice(), reason))
+    }
+
     /// The tally after a block that does not depend on its ancestors: a genesis or epoch block, or one before a transition that names
     /// the validators.
     fn first_tally(&self, block: &StoredHeader) -> Result<Option<VoteTally>, Fault> {
         let number = block.id.number;
-        let next = self.spec().bft_rules_at(number.saturating_add(1));
-        let replaced = next.filter(|rules| rules.from_block == number.saturating_add(1));
+        let next = self.spec().bft_rules_after(&block.header);
+        let start = BftStart::Block(number.saturating_add(1));
+        let replaced = next.filter(|rules| rules.from == start);
         let is_migrated = next.is_some_and(|rules| rules.epochs_from == number);
         if let Some(validators) = replaced.and_then(|rules| rules.validators.clone()) {
             let mut tally = VoteTally::new(validators);
@@ -202,7 +215,7 @@ impl Chain {
             }
             return Ok(Some(tally));
         }
-        let rules = self.spec().bft_rules_at(number);
+        let rules = self.spec().bft_rules_of(&block.header);
         if !is_migrated && !rules.is_some_and(|rules| rules.is_epoch(number)) {
             return Ok(None);
         }
@@ -212,7 +225,7 @@ impl Chain {
 
     /// Counts the vote of a header, but for one of an epoch block.
     fn vote(&self, block: &StoredHeader, tally: &mut VoteTally) -> Result<(), Fault> {
-        let rules = self.spec().bft_rules_at(block.id.number);
+        let rules = self.spec().bft_rules_of(&block.header);
         if rules.is_some_and(|rules| rules.is_epoch(block.id.number)) {
             tally.end_votes();
         } else if let Some(vote) = self.bft_extra(block)?.vote {
@@ -223,7 +236,7 @@ impl Chain {
 
     fn bft_extra(&self, block: &StoredHeader) -> Result<BftExtra, Fault> {
         let bad = |reason: &str| corrupt(Segment::Headers, &block.id.to_key(), reason);
-        let rules = self.spec().bft_rules_at(block.id.number);
+        let rules = self.spec().bft_rules_of(&block.header);
         let rules = rules.ok_or_else(|| bad("no rules of BFT hold for it"))?;
         BftExtra::decode(rules.protocol, &block.header.extra_data)
             .map_err(|error| bad(&error.to_string()))

@@ -82,11 +82,15 @@ impl Chain {
         to: &Path,
         report: &mut StateReport<'_>,
     ) -> Result<StateExported, TransferError> {
-        let (snapshot, about) = {
+        let (snapshot, about, head) = {
             // Head and snapshot belong together.
             let _writer = self.writer();
-            (self.database().snapshot(), self.about())
+            (self.database().snapshot(), self.about(), self.head())
         };
+        let lowest = head.id.number.saturating_add(1).saturating_sub(blocks);
+        if let Some(first) = self.votes_since(&head)?.filter(|first| *first < lowest) {
+            return Err(TransferError::Votes { first, blocks });
+        }
         let (mut out, part) = ChunkWriter::resume(to, FileKind::State, &about)?;
         out.chunk_bytes = chunk_bytes;
         let mut exported = StateExported {

@@ -63,6 +63,17 @@ pub enum TransferError {
         /// The block.
         number: u64,
     },
+    /// The validators are not known without older blocks than a state has.
+    #[error(
+        "the validators of this chain follow from votes since block {first}, and the file of a state \
+         has the last {blocks} blocks only; nothing was written; copy all with 'niwaki storage backup'"
+    )]
+    Votes {
+        /// The first block that may have a vote.
+        first: u64,
+        /// How many blocks are written.
+        blocks: u64,
+    },
     /// A trie log that can't be put back.
     #[error("the trie log of block {number} {hash} is refused: {reason}; nothing was imported")]
     Log {

@@ -90,7 +90,7 @@ impl<'v> Executor<'v> {
             rules,
             used: Used::default(),
             execution_cap: TX_MAX_GAS_LIMIT,
-            base_reward: spec.base_reward(header.number, rules.fork),
+            base_reward: spec.base_reward(header, rules.fork),
         }
     }
 

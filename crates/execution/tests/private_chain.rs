@@ -6,7 +6,7 @@ use niwaki_primitives::{
     Address, B256, Block, BlockBody, Bytes, Fork, Header, SignableTransaction, Signature,
     StateDiff, TxEnvelope, TxKind, TxLegacy, U256,
 };
-use niwaki_rules::{BftProtocol, BftRules, ChainSpec, SealKind};
+use niwaki_rules::{BftProtocol, BftRules, BftStart, ChainSpec, SealKind};
 use niwaki_testkit::{MemoryAccount, MemoryState};
 
 const SENDER: Address = Address::repeat_byte(0x5e);
@@ -246,7 +246,7 @@ fn a_bft_reward_and_beneficiary_change_at_their_transition() {
     let payments = [
         QBFT,
         BftRules {
-            from_block: 34,
+            from: BftStart::Block(34),
             reward: U256::from(ETHER),
             beneficiary: Some(BENEFICIARY),
             ..QBFT

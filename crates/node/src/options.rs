@@ -24,6 +24,7 @@ use niwaki_rules::Network;
 use std::path::PathBuf;
 
 pub(crate) use access::{HttpTlsFlags, HttpTokenFlags, SocketTlsFlags, SocketTokenFlags};
+pub(crate) use bft::VoteJournalFlag;
 pub(crate) use graphql::GraphQlTlsFlags;
 pub(crate) use node::{
     LogFormat, LogLevel, NodeOptions, OperationFlags, PoolFlags, PoolFlavor, TYPES,

@@ -106,10 +106,9 @@ fn not_enabled() -> RpcError {
 /// The rules of the next block, if some blocks of the chain are of this protocol.
 fn rules(backend: &Backend, protocol: BftProtocol) -> Result<&BftRules, RpcError> {
     let chain = backend.chain();
-    let next = chain.head().id.number.saturating_add(1);
     let mut all = chain.spec().bft_rules.iter();
     let has = all.any(|rules| rules.protocol == protocol);
-    let rules = chain.spec().bft_rules_at(next);
+    let rules = chain.spec().bft_rules_after(&chain.head().header);
     rules.filter(|_| has).ok_or_else(not_enabled)
 }
 
@@ -216,11 +215,12 @@ fn validators_of(
 ) -> Result<Vec<Address>, RpcError> {
     let spec = backend.chain().spec();
     let (number, first) = (block.id.number, block.id.number.max(1));
-    let rules = spec.bft_rules_at(first).ok_or_else(not_enabled)?;
+    let time = block.header.timestamp;
+    let rules = spec.bft_rules_at(first, time).ok_or_else(not_enabled)?;
     if rules.source != ValidatorSource::Headers {
         return next_validators(backend, block);
     }
-    let rules = spec.bft_rules_at(number).unwrap_or(rules);
+    let rules = spec.bft_rules_at(number, time).unwrap_or(rules);
     let extra = BftExtra::decode(rules.protocol, &block.header.extra_data);
     let mut list = extra
         .map_err(|error| RpcError::internal(error.to_string()))?

@@ -26,7 +26,7 @@ pub use extra::{BftExtra, BftExtraError, Vote};
 pub use hash::{bft_block_hash, bft_seal_hash};
 pub(crate) use header::check_bft_fields;
 pub use header::{BFT_MIX_HASH, VANITY_BYTES, check_bft_proposal, check_bft_validators};
-pub use rules::{BftRules, ValidatorSource};
+pub use rules::{BftRules, BftStart, ValidatorSource};
 pub use seal::{BadSeal, Seal, recover_seal};
 pub use set::ValidatorSet;
 pub use tally::VoteTally;

@@ -36,7 +36,11 @@ impl BlockRules {
             base_fee: header.base_fee_per_gas,
             blob_base_fee,
             blob_params,
-            max_gas_limit: spec.max_gas_limit(header.number, spec.fork_of(header)),
+            max_gas_limit: spec.max_gas_limit(
+                header.number,
+                header.timestamp,
+                spec.fork_of(header),
+            ),
             has_gas_price: spec.has_gas_price(header.number),
         }
     }

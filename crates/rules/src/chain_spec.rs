@@ -282,10 +282,10 @@ impl ChainSpec {
 
     /// The base reward of a block of `fork`, wei; `None` pays nothing and touches no account. A BFT
     /// chain pays its own reward at every fork, a Clique chain none (EIP-225), others the fork's.
-    pub fn base_reward(&self, number: u64, fork: Fork) -> Option<U256> {
+    pub fn base_reward(&self, header: &Header, fork: Fork) -> Option<U256> {
         match self.seal {
             SealKind::Bft => self
-                .bft_rules_at(number)
+                .bft_rules_of(header)
                 .map(|rules| rules.reward)
                 .filter(|reward| !reward.is_zero()),
             SealKind::Clique { .. } => None,
@@ -313,9 +313,9 @@ impl ChainSpec {
 
     /// The highest gas limit of a transaction of a block of `fork`: that of the fork (EIP-7825, EIP-8037), or from Osaka on that of the
     /// BFT chain (Besu's `perTxGasLimit`).
-    pub fn max_gas_limit(&self, number: u64, fork: Fork) -> u64 {
+    pub fn max_gas_limit(&self, number: u64, timestamp: u64, fork: Fork) -> u64 {
         let own = self
-            .bft_rules_at(number)
+            .bft_rules_at(number, timestamp)
             .and_then(|rules| rules.tx_gas_limit);
         match own.filter(|_| fork >= Fork::Osaka) {
             Some(0) => u64::MAX,
@@ -326,15 +326,25 @@ impl ChainSpec {
 
     /// The recipient of a block's fees and reward: the coinbase of its header, or the beneficiary of a BFT chain.
     pub fn beneficiary_of(&self, header: &Header) -> Address {
-        self.bft_rules_at(header.number)
+        self.bft_rules_of(header)
             .and_then(|rules| rules.beneficiary)
             .unwrap_or(header.beneficiary)
     }
 
     /// The rules of a block of a BFT chain; `None` on other chains.
-    pub fn bft_rules_at(&self, number: u64) -> Option<&BftRules> {
+    pub fn bft_rules_of(&self, header: &Header) -> Option<&BftRules> {
+        self.bft_rules_at(header.number, header.timestamp)
+    }
+
+    /// The rules by which validators agree on the children of a block, whose time is not known before.
+    pub fn bft_rules_after(&self, parent: &Header) -> Option<&BftRules> {
+        self.bft_rules_at(parent.number.saturating_add(1), parent.timestamp)
+    }
+
+    /// The rules of a block with this number and time.
+    pub fn bft_rules_at(&self, number: u64, timestamp: u64) -> Option<&BftRules> {
         let mut latest_first = self.bft_rules.iter().rev();
-        latest_first.find(|rules| rules.from_block <= number)
+        latest_first.find(|rules| rules.from.has_begun(number, timestamp))
     }
 
     /// Whether transactions of a block may have a gas price.
@@ -347,7 +357,7 @@ impl ChainSpec {
     /// is hashed as it is, and refused by [`crate::check_header`].
     pub fn header_hash(&self, header: &Header) -> B256 {
         let hash = self
-            .bft_rules_at(header.number)
+            .bft_rules_of(header)
             .and_then(|rules| bft_block_hash(rules.protocol, header).ok());
         hash.unwrap_or_else(|| header.hash_slow())
     }

@@ -48,7 +48,7 @@ pub fn check_header(
         None => spec.is_merged(header),
     };
     let fork = spec.fork_at(header.number, header.timestamp, merged);
-    if let Some(rules) = spec.bft_rules_at(header.number) {
+    if let Some(rules) = spec.bft_rules_of(header) {
         return check_bft_header(spec, rules, header, parent, fork);
     }
     let proof_of_stake = fork >= Fork::Paris;

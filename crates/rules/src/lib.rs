@@ -49,8 +49,8 @@ pub use access_list::{
     encode_access_list,
 };
 pub use bft::{
-    BFT_MIX_HASH, BadSeal, BftExtra, BftExtraError, BftProtocol, BftRules, Seal, VANITY_BYTES,
-    ValidatorSet, ValidatorSource, Vote, VoteTally, bft_block_hash, bft_seal_hash,
+    BFT_MIX_HASH, BadSeal, BftExtra, BftExtraError, BftProtocol, BftRules, BftStart, Seal,
+    VANITY_BYTES, ValidatorSet, ValidatorSource, Vote, VoteTally, bft_block_hash, bft_seal_hash,
     check_bft_proposal, check_bft_validators, recover_seal,
 };
 pub use block_rules::BlockRules;

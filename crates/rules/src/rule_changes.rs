@@ -112,7 +112,7 @@ fn bft_rules(stored: &ChainSpec, given: &ChainSpec, head: &Header, found: &mut C
         let begun = spec
             .bft_rules
             .iter()
-            .filter(|rules| rules.from_block <= next);
+            .filter(|rules| rules.from.has_begun(next, head.timestamp));
         let of_blocks = begun.map(|rules| BftRules {
             request_timeout_s: 0,
             empty_period_s: 0,

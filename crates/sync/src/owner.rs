@@ -105,7 +105,13 @@ impl Sync {
         Self::start_with(settings, Box::new(peers))
     }
 
-    fn start_with(settings: Settings, peers: Box<dyn Peers>) -> Result<Self, Fault> {
+    fn start_with(mut settings: Settings, peers: Box<dyn Peers>) -> Result<Self, Fault> {
+        if settings.follows_peers.is_some() && settings.mode == SyncMode::Snap {
+            warn!(
+                "Every block is executed, as with --sync-mode=FULL: only a consensus client can vouch for a state, and this chain has validators instead"
+            );
+            settings.mode = SyncMode::Full;
+        }
         let shared = Arc::new(Shared {
             progress: Mutex::new(Progress::new(settings.mode)),
             is_stopped: AtomicBool::new(false),

@@ -94,7 +94,7 @@ impl Head {
             base_fee: None,
             blob_base_fee: 0,
             blob_params: spec.blob_params_at(timestamp),
-            max_gas_limit: spec.max_gas_limit(number, fork),
+            max_gas_limit: spec.max_gas_limit(number, timestamp, fork),
             has_gas_price: spec.has_gas_price(number),
         }
     }

@@ -62,6 +62,26 @@ fn text(records: &[Record]) -> String {
     format!("{records:?}")
 }
 
+fn open(folder: &Path) -> Result<(Journal, Option<Ballots>), Fault> {
+    Journal::open(folder, JournalSync::Sync)
+}
+
+#[test]
+fn without_syncs_the_next_process_reads_what_was_written_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut journal, _) = Journal::open(folder.path(), JournalSync::Async).unwrap();
+    for height in [5, 1_030] {
+        journal.append(&records(height)).unwrap();
+    }
+    // Nothing is kept in the process: it may end at any moment.
+    let (_, ballots) = open(folder.path()).unwrap();
+    let mut expected = Ballots::default();
+    let records = [records(5), records(1_030)].concat();
+    records.iter().for_each(|record| expected.add(record));
+    assert_eq!(format!("{ballots:?}"), format!("{:?}", Some(expected)));
+    drop(journal);
+}
+
 #[test]
 fn what_was_written_is_read_again() {
     for record in records(5) {
@@ -69,11 +89,11 @@ fn what_was_written_is_read_again() {
         assert_eq!(text(&[read]), text(&[record]));
     }
     let folder = tempfile::tempdir().unwrap();
-    let (mut journal, before) = Journal::open(folder.path()).unwrap();
+    let (mut journal, before) = open(folder.path()).unwrap();
     assert!(before.is_none());
     journal.append(&records(5)).unwrap();
     drop(journal);
-    let (mut journal, ballots) = Journal::open(folder.path()).unwrap();
+    let (mut journal, ballots) = open(folder.path()).unwrap();
     let mut expected = Ballots::default();
     records(5).iter().for_each(|record| expected.add(record));
     assert_eq!(format!("{ballots:?}"), format!("{:?}", Some(expected)));
@@ -83,7 +103,7 @@ fn what_was_written_is_read_again() {
 #[test]
 fn a_torn_end_is_cut_off_wherever_it_is() {
     let folder = tempfile::tempdir().unwrap();
-    let (mut journal, _) = Journal::open(folder.path()).unwrap();
+    let (mut journal, _) = open(folder.path()).unwrap();
     let file = path(folder.path(), 0);
     let mut ends = vec![MAGIC.len()];
     for record in records(5) {
@@ -104,7 +124,7 @@ fn a_torn_end_is_cut_off_wherever_it_is() {
     spoilt[ends[1] + HEAD_BYTES + 4] ^= 1;
     assert_eq!(read_all(&spoilt).0.len(), 1);
     fs::write(&file, &whole[..whole.len() - 1]).unwrap();
-    let (mut journal, _) = Journal::open(folder.path()).unwrap();
+    let (mut journal, _) = open(folder.path()).unwrap();
     journal.append(&records(6)[..1]).unwrap();
     let (read, _) = read_all(&fs::read(&file).unwrap());
     assert_eq!(read.len(), 4);
@@ -113,12 +133,12 @@ fn a_torn_end_is_cut_off_wherever_it_is() {
 #[test]
 fn two_files_are_kept() {
     let folder = tempfile::tempdir().unwrap();
-    let (mut journal, _) = Journal::open(folder.path()).unwrap();
+    let (mut journal, _) = open(folder.path()).unwrap();
     for height in [1, 1_024, 2_050, 2_051, 9_000] {
         journal.append(&records(height)).unwrap();
     }
     assert_eq!(numbers(folder.path()).unwrap(), [2, 8]);
-    let (_, ballots) = Journal::open(folder.path()).unwrap();
+    let (_, ballots) = open(folder.path()).unwrap();
     assert_eq!(ballots.unwrap().round_at(9_000), Some(2));
 }
 
@@ -126,13 +146,13 @@ fn two_files_are_kept() {
 fn lost_records_stay_lost_until_the_first_new_one() {
     let folder = tempfile::tempdir().unwrap();
     for _ in 0..3 {
-        let (mut journal, ballots) = Journal::open(folder.path()).unwrap();
+        let (mut journal, ballots) = open(folder.path()).unwrap();
         assert!(ballots.is_none());
         journal.append(&[]).unwrap();
     }
-    let (mut journal, _) = Journal::open(folder.path()).unwrap();
+    let (mut journal, _) = open(folder.path()).unwrap();
     journal.append(&records(9)[..1]).unwrap();
-    assert!(Journal::open(folder.path()).unwrap().1.is_some());
+    assert!(open(folder.path()).unwrap().1.is_some());
 }
 
 #[test]
@@ -140,7 +160,7 @@ fn a_file_of_something_else_is_refused_and_kept() {
     let folder = tempfile::tempdir().unwrap();
     let file = path(folder.path(), 3);
     fs::write(&file, "these are no votes of a validator").unwrap();
-    let error = Journal::open(folder.path()).unwrap_err().to_string();
+    let error = open(folder.path()).unwrap_err().to_string();
     assert!(error.contains("move it away"), "{error}");
     assert!(fs::read_to_string(&file).unwrap().contains("no votes"));
 }

@@ -192,6 +192,7 @@ impl Rig {
             has_access_list: true,
             max_round_timeout_ms: 60_000,
             folder: self.records(number),
+            journal_sync: JournalSync::Sync,
             accepts_missing_journal: false,
             vanity: B256::ZERO,
             target_gas_limit: None,
@@ -459,4 +460,33 @@ fn validators_that_are_connected_through_others_agree() {
     let rig = Rig::with(&genesis(BftProtocol::Qbft, VALIDATORS, None), wires);
     rig.reach(6);
     rig.stop_all();
+}
+
+/// How long the child of block 9 waits whose time is this, with a transition at 1,800,000,000.
+fn next_period_ms(first: &str, then: &str, timestamp: u64) -> u64 {
+    let json = format!(
+        r#"{{"config": {{"chainId": 1, "londonBlock": 0, "shanghaiTime": 0, "qbft": {{{first}}},
+            "transitions": {{"qbft": [{{"block": 1800000000, {then}}}]}}}}, "gasLimit": "0x1000000", "difficulty": "0x1"}}"#
+    );
+    let spec = Genesis::from_json(&json).unwrap().spec;
+    let parent = Header {
+        number: 9,
+        timestamp,
+        ..Header::default()
+    };
+    next_rules(&spec, &parent).unwrap().block_period_ms()
+}
+
+#[test]
+fn the_longer_period_holds_where_a_transition_by_time_lies_between_two_blocks() {
+    let (one, four) = (r#""blockPeriodSeconds": 1"#, r#""blockPeriodSeconds": 4"#);
+    let periods = |first, then, times: [u64; 3]| {
+        times.map(|before| next_period_ms(first, then, 1_800_000_000 - before))
+    };
+    assert_eq!(periods(one, four, [2, 1, 0]), [1_000, 4_000, 4_000]);
+    assert_eq!(periods(four, one, [5, 4, 0]), [4_000, 4_000, 1_000]);
+    let half = r#""xBlockPeriodMilliseconds": 500"#;
+    let none = r#""xBlockPeriodMilliseconds": 0, "blockPeriodSeconds": 4"#;
+    assert_eq!(periods(half, none, [2, 1, 0]), [500, 4_000, 4_000]);
+    assert_eq!(periods(one, half, [2, 1, 0]), [1_000, 1_000, 500]);
 }

@@ -23,7 +23,7 @@ use crate::persist::BlockRows;
 use crate::tree::StoredHeader;
 use crate::{BlockId, Chain, nanoseconds};
 use niwaki_execution::{BlockProgress, Overlay, RecoveringBlock, recover_in_background};
-use niwaki_primitives::{Address, B256, Bytes, Fork, Header};
+use niwaki_primitives::{Address, B256, Bytes, Fork};
 use niwaki_rules::{BodyRoots, ChainSpec, InvalidBlock, ValidatorSource};
 use niwaki_state::{ReadStats, View};
 use niwaki_storage::Batch;
@@ -97,23 +97,26 @@ impl Chain {
 
     /// Whether the blocks continue the head's chain, and need no state between them.
     fn can_batch(&self, blocks: &[BatchBlock]) -> bool {
-        let mut parent = self.head().id.hash;
+        let StoredHeader { id, header, .. } = self.head();
+        let (mut parent, mut time) = (id.hash, header.timestamp);
         let is_linked = blocks.iter().all(|BatchBlock { block, .. }| {
-            let is_child = block.block.header.parent_hash == parent;
-            parent = block.hash;
-            is_child
+            let header = &block.block.header;
+            let is_child = header.parent_hash == parent;
+            let reads_state = self.reads_validators(header.number, time);
+            (parent, time) = (block.hash, header.timestamp);
+            is_child && !reads_state
         });
         let is_late = |block: &BatchBlock| {
             let block = &block.block.block;
             let is_late = self.spec().fork_of(&block.header) >= Fork::Byzantium;
-            is_late && block.body.ommers.is_empty() && !self.reads_validators(&block.header)
+            is_late && block.body.ommers.is_empty()
         };
         blocks.len() > 1 && is_linked && !self.world().is_archive() && blocks.iter().all(is_late)
     }
 
-    /// Whether the validators of a block are in the state of its parent.
-    fn reads_validators(&self, header: &Header) -> bool {
-        let rules = self.spec().bft_rules_at(header.number);
+    /// Whether the validators of a block are in the state of its parent, which has this time.
+    fn reads_validators(&self, number: u64, parent_time: u64) -> bool {
+        let rules = self.spec().bft_rules_at(number, parent_time);
         rules.is_some_and(|rules| matches!(rules.source, ValidatorSource::Contract(_)))
     }
 

@@ -50,7 +50,7 @@ fn the_chains_of_besu_are_imported_one_by_one_and_in_batches() {
             // A batch leaves no states below its last block; the contract is read in each of them.
             let spec = batched.spec();
             let by_headers = part.iter().all(|block| {
-                let rules = spec.bft_rules_at(block.header.number).unwrap();
+                let rules = spec.bft_rules_of(&block.header).unwrap();
                 rules.source == ValidatorSource::Headers
             });
             if let [.., below, _] = part {
@@ -253,4 +253,39 @@ fn a_proposal_that_no_chain_would_refuse_may_be_refused_by_a_validator() {
     assert!(nonce.contains("nonce"), "{nonce}");
     let coinbase = refused(&|_, header| header.beneficiary = Address::ZERO);
     assert!(coinbase.contains("no validator"), "{coinbase}");
+}
+
+#[test]
+fn a_state_is_exported_with_all_votes_that_count_or_not_at_all() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("state");
+    let (chain, blocks) = (open("qbft"), blocks("qbft"));
+    let (before, after) = blocks.split_at(blocks.len() / 2);
+    import_all(&chain, before);
+    let few = chain.export_state_with(5, 1 << 20, &file, &mut |_| true);
+    let refusal = few.unwrap_err().to_string();
+    assert!(refusal.contains("votes since block 0"), "{refusal}");
+    assert!(!file.exists());
+
+    chain.export_state(&file, &mut |_| true).unwrap();
+    let data_path = dir.path().join("data");
+    let genesis = genesis("qbft");
+    let other = config(Some(&data_path), &genesis);
+    let import = crate::StateImport {
+        data_path,
+        from: file,
+        genesis: super::state_file::source(&genesis),
+        storage: other.storage,
+        state: other.state,
+    };
+    let imported = Chain::import_state(&import, &mut |_| true).unwrap();
+    import_all(&imported, after);
+    assert_clean(&imported);
+    // Where a contract names the validators, no header is needed.
+    let chain = open("qbft-contract");
+    import_all(&chain, &self::blocks("qbft-contract")[..10]);
+    let file = dir.path().join("by contract");
+    chain
+        .export_state_with(5, 1 << 20, &file, &mut |_| true)
+        .unwrap();
 }

@@ -18,7 +18,8 @@ pub(crate) use servers::{OPERATOR_SOCKET, ServersConfig};
 use super::metrics::Gateway;
 use crate::memory::MemoryBudget;
 use crate::open::{memory_budget, transaction_threads};
-use crate::options::{Options, PermissionFlags, PoolFlags, PoolFlavor};
+use crate::options::{Options, PermissionFlags, PoolFlags, PoolFlavor, VoteJournalFlag};
+use niwaki_bft::journal::JournalSync;
 use niwaki_primitives::{Address, B256, Bytes};
 use niwaki_rpc::ApiOptions;
 use niwaki_rules::{ChainSpec, Network, SealKind, VANITY_BYTES};
@@ -70,6 +71,7 @@ pub(super) struct NodeConfig {
 pub(super) struct ValidatorConfig {
     pub(super) folder: PathBuf,
     pub(super) max_round_timeout_s: u64,
+    pub(super) journal_sync: JournalSync,
     pub(super) accepts_missing_journal: bool,
     /// Whether the network is one of GoQuorum.
     pub(super) is_quorum: bool,
@@ -143,6 +145,10 @@ fn validator_config(options: &Options, data_path: &Path, is_quorum: bool) -> Val
     ValidatorConfig {
         folder: data_path.join("bft"),
         max_round_timeout_s: flags.bft_round_timeout_max,
+        journal_sync: match flags.bft_vote_journal {
+            VoteJournalFlag::Sync => JournalSync::Sync,
+            VoteJournalFlag::Async => JournalSync::Async,
+        },
         accepts_missing_journal: flags.bft_accept_missing_journal,
         is_quorum,
         has_access_list: !is_quorum && flags.bft_legacy_protocol_encoding != Some(true),

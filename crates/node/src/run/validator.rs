@@ -102,8 +102,8 @@ impl ValidatorHost for Host {
 
     fn build(&self, template: BlockTemplate) -> Result<(BuiltBlock, JudgedBlock), BuildError> {
         let began = Instant::now();
-        let number = self.backend.chain().head().id.number.saturating_add(1);
-        let rules = self.backend.chain().spec().bft_rules_at(number);
+        let chain = self.backend.chain();
+        let rules = chain.spec().bft_rules_after(&chain.head().header);
         let period_ms = rules.map_or(0, |rules| rules.block_period_ms());
         let fill = Duration::from_millis(period_ms.saturating_mul(FILL_PERCENT) / 100);
         let fill = fill.max(MIN_FILL);
@@ -178,6 +178,7 @@ impl Validator {
             has_access_list: config.has_access_list,
             max_round_timeout_ms: config.max_round_timeout_s.saturating_mul(1_000),
             folder: config.folder,
+            journal_sync: config.journal_sync,
             accepts_missing_journal: config.accepts_missing_journal,
             vanity: config.vanity,
             target_gas_limit: config.target_gas_limit,

@@ -67,17 +67,18 @@ impl Search<'_> {
         let mut most = requested
             .filter(|gas| *gas >= least)
             .unwrap_or(self.block.header.gas_limit)
-            .min(
-                self.block
-                    .spec()
-                    .max_gas_limit(self.block.header.number, fork),
-            );
+            .min(self.spec_limit(fork));
         let price = self.message.max_fee();
         if !price.is_zero() {
             let allowance = self.available()?.checked_div(price).unwrap_or_default();
             most = most.min(u64::try_from(allowance).unwrap_or(u64::MAX));
         }
         Ok(most.min(cap))
+    }
+
+    fn spec_limit(&self, fork: Fork) -> u64 {
+        let (spec, header) = (self.block.spec(), &self.block.header);
+        spec.max_gas_limit(header.number, header.timestamp, fork)
     }
 
     fn fork(&self) -> Fork {

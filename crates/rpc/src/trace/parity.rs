@@ -197,7 +197,7 @@ fn block(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult
 fn write_rewards(backend: &Backend, past: &PastBlock, list: &mut Array<'_>) {
     let (header, ommers) = (&past.block.header, &past.block.body.ommers);
     let spec = backend.chain().spec();
-    let Some(base) = spec.base_reward(header.number, spec.fork_of(header)) else {
+    let Some(base) = spec.base_reward(header, spec.fork_of(header)) else {
         return;
     };
     let reward = BlockReward::of(base, ommers.len());

@@ -1,4 +1,4 @@
-//! The parameters of a BFT chain, which may change at given blocks.
+//! The parameters of a BFT chain, which may change at given blocks or times.
 
 use super::{BftProtocol, ValidatorSet};
 use alloy_primitives::{Address, U256};
@@ -13,11 +13,30 @@ pub enum ValidatorSource {
     Contract(Address),
 }
 
+/// Where rules begin to hold. Those by time come after all by block, as in Besu.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum BftStart {
+    /// At this block.
+    Block(u64),
+    /// At this time, seconds.
+    Time(u64),
+}
+
+impl BftStart {
+    /// Whether the rules hold for a block.
+    pub const fn has_begun(self, number: u64, timestamp: u64) -> bool {
+        match self {
+            Self::Block(first) => first <= number,
+            Self::Time(first) => first <= timestamp,
+        }
+    }
+}
+
 /// What holds from one block on: `config.{qbft,ibft2}` of a genesis file, and each of its `transitions`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BftRules {
-    /// The first block that it applies to.
-    pub from_block: u64,
+    /// From where on.
+    pub from: BftStart,
     /// How validators agree.
     pub protocol: BftProtocol,
     /// Votes end at each block whose distance from `epochs_from` is a multiple of this.
@@ -50,7 +69,7 @@ impl BftRules {
     /// Besu's defaults.
     pub const fn new(protocol: BftProtocol) -> Self {
         Self {
-            from_block: 0,
+            from: BftStart::Block(0),
             protocol,
             epoch_blocks: 30_000,
             epochs_from: 0,

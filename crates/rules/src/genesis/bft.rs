@@ -1,10 +1,13 @@
 //! The parameters of BFT chains: `config.qbft` and `config.ibft2` of a genesis file, with their transitions.
 
 use super::GenesisError;
-use crate::bft::{BftProtocol, BftRules, ValidatorSet, ValidatorSource};
+use crate::bft::{BftProtocol, BftRules, BftStart, ValidatorSet, ValidatorSource};
 use crate::json::Object;
 
-/// The rules of `config.ibft2` and `config.qbft` and of their transitions, ascending by block; none if the file has neither. With both,
+/// Numbers below are blocks in any case: 1 January 2023, before the first fork by time (as in Besu).
+const EARLIEST_TIME: u64 = 1_672_531_200;
+
+/// The rules of `config.ibft2` and `config.qbft` and of their transitions, in their order; none if the file has neither. With both,
 /// QBFT applies from its `startBlock` on (a migration). `first_time` is the time of the first fork that has one.
 pub(super) fn parse_bft_rules(
     config: &Object<'_>,
@@ -19,19 +22,23 @@ pub(super) fn parse_bft_rules(
         Some(qbft) => qbft.u64("startBlock")?.unwrap_or(0),
         None => 0,
     };
+    let start_at = BftStart::Block(start);
     let mut all: Vec<BftRules> = ibft2;
-    all.retain(|rules| rules.from_block < start);
-    let at_start = qbft.iter().rev().find(|rules| rules.from_block <= start);
+    if let Some(BftStart::Time(time)) = all.last().map(|rules| rules.from) {
+        return Err(GenesisError::Unsupported {
+            key: format!("config.transitions.ibft2: block = {time}"),
+            why: "it is a time; beside a migration to QBFT a transition of IBFT 2.0 needs the number of a block",
+        });
+    }
+    all.retain(|rules| rules.from < start_at);
+    let at_start = qbft.iter().rev().find(|rules| rules.from <= start_at);
     let at_start = at_start.map(|rules| BftRules {
-        from_block: start,
+        from: start_at,
         // They hold for the block of their transition alone.
-        validators: rules
-            .validators
-            .clone()
-            .filter(|_| rules.from_block == start),
+        validators: rules.validators.clone().filter(|_| rules.from == start_at),
         ..rules.clone()
     });
-    let later = qbft.iter().filter(|rules| rules.from_block > start);
+    let later = qbft.iter().filter(|rules| rules.from > start_at);
     let migrated = at_start.into_iter().chain(later.cloned());
     all.extend(migrated.map(|rules| BftRules {
         epochs_from: start.saturating_sub(1),
@@ -67,9 +74,9 @@ fn protocol_rules(
     };
     let mut changes = Vec::new();
     for transition in transitions.objects(key)? {
-        changes.push((block_of(&transition, first_time)?, transition));
+        changes.push((start_of(&transition, first_time)?, transition));
     }
-    changes.sort_by_key(|(block, _)| *block);
+    changes.sort_by_key(|(start, _)| *start);
     for pair in changes.windows(2) {
         if let [(first, _), (second, transition)] = pair
             && first == second
@@ -77,8 +84,8 @@ fn protocol_rules(
             return Err(transition.contradiction("another transition has this block"));
         }
     }
-    for (block, transition) in changes {
-        rules.from_block = block;
+    for (start, transition) in changes {
+        rules.from = start;
         rules.validators = None;
         apply(&transition, &mut rules)?;
         apply_validators(&transition, &mut rules)?;
@@ -87,17 +94,14 @@ fn protocol_rules(
     Ok(all)
 }
 
-/// The block of a transition. Besu takes a number that is not below the first fork by time for a time.
-fn block_of(transition: &Object<'_>, first_time: Option<u64>) -> Result<u64, GenesisError> {
+/// Where a transition begins. As in Besu its `block` is a time if it is not below the first fork by time.
+fn start_of(transition: &Object<'_>, first_time: Option<u64>) -> Result<BftStart, GenesisError> {
     let Some(block) = positive(transition, "block")? else {
         return Err(transition.contradiction("block is missing: from which one on does it hold"));
     };
-    match first_time.is_some_and(|time| block >= time) {
-        true => Err(GenesisError::Unsupported {
-            key: format!("{} = {block}", transition.path_of("block")),
-            why: "it is not below the first fork by time, so it is a time and not a block",
-        }),
-        false => Ok(block),
+    match block >= EARLIEST_TIME && first_time.is_some_and(|time| block >= time) {
+        true => Ok(BftStart::Time(block)),
+        false => Ok(BftStart::Block(block)),
     }
 }
 
@@ -154,6 +158,12 @@ fn apply_validators(object: &Object<'_>, rules: &mut BftRules) -> Result<(), Gen
     let validators = object.addresses("validators")?;
     if validators.as_ref().is_some_and(Vec::is_empty) {
         return Err(object.contradiction("validators must name one or more"));
+    }
+    if let (Some(_), BftStart::Time(time)) = (&validators, rules.from) {
+        return Err(GenesisError::Unsupported {
+            key: format!("{} at {time}", object.path_of("validators")),
+            why: "block is a time, and a list of validators needs the number of a block",
+        });
     }
     rules.validators = validators.map(ValidatorSet::new);
     let Some(mode) = object.text("validatorSelectionMode") else {

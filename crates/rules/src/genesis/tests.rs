@@ -1,9 +1,10 @@
 //! Genesis files of both clients, and the errors of malformed ones.
 
 use super::*;
-use crate::bft::{BftRules, ValidatorSource};
+use crate::bft::{BftRules, BftStart, ValidatorSource};
 use crate::chain_spec::{Activation, BlobParams, Quorum, SealKind};
 use alloy_primitives::address;
+use niwaki_primitives::Header;
 
 fn parse(config: &str) -> Result<Genesis, GenesisError> {
     Genesis::from_json(&format!(
@@ -276,9 +277,13 @@ fn genesis_files_of_other_clients_are_read_where_there_is_a_corpus() {
 
 fn bft_payments(config: &str) -> Vec<(u64, u64, bool)> {
     let spec = parse(config).expect(config).spec;
+    let block = |start| match start {
+        BftStart::Block(block) => block,
+        BftStart::Time(time) => panic!("{time} is a time"),
+    };
     let payments = spec.bft_rules.iter();
     payments
-        .map(|p| (p.from_block, p.reward.to(), p.beneficiary.is_some()))
+        .map(|p| (block(p.from), p.reward.to(), p.beneficiary.is_some()))
         .collect()
 }
 
@@ -448,8 +453,8 @@ fn only_the_mode_of_a_transition_changes_who_names_the_validators() {
         (r#""block": null"#, "block is missing"),
         (r#""block": 7}, {"block": 7"#, "another transition"),
         (
-            r#""block": 1000"#,
-            "config.transitions.qbft[0].block = 1000",
+            r#""block": 1800000000, "validators": ["0x0000000000000000000000000000000000000001"]"#,
+            "config.transitions.qbft[0].validators at 1800000000",
         ),
     ] {
         let text = format!(
@@ -483,7 +488,67 @@ fn a_migration_counts_epochs_from_the_last_block_before_it() {
     assert!(ibft2.is_epoch(0) && !ibft2.is_epoch(14));
     assert!(qbft.is_epoch(14) && qbft.is_epoch(24) && !qbft.is_epoch(20));
     // Validators hold for the block of their transition alone.
-    assert_eq!((qbft.from_block, &qbft.validators), (15, &None));
+    let start = (BftStart::Block(15), &None);
+    assert_eq!((qbft.from, &qbft.validators), start);
+    let by_time = r#"{"chainId": 1, "shanghaiTime": 0, "ibft2": {}, "qbft": {"startBlock": 15},
+        "transitions": {"ibft2": [{"block": 1800000000}]}}"#;
+    assert!(refusal(by_time).contains("ibft2: block = 1800000000"));
+}
+
+#[test]
+fn a_transition_is_by_time_if_its_block_is_a_time_and_not_below_the_first_fork_by_time() {
+    let starts = |first_time: &str, blocks: [u64; 2]| {
+        let [first, second] = blocks;
+        let rules = bft_rules(&format!(
+            r#"{{"chainId": 1, {first_time} "qbft": {{}}, "transitions": {{"qbft": [
+                {{"block": {first}, "blockPeriodSeconds": 5}}, {{"block": {second}, "blockPeriodSeconds": 2}}]}}}}"#
+        ));
+        rules
+            .iter()
+            .skip(1)
+            .map(|rules| (rules.from, rules.period_s))
+            .collect::<Vec<_>>()
+    };
+    let (block, time) = (BftStart::Block, BftStart::Time);
+    let shanghai = r#""shanghaiTime": 0,"#;
+    // In their order, whatever that of the file.
+    let both = [(block(10), 2), (time(1_800_000_000), 5)];
+    assert_eq!(starts(shanghai, [1_800_000_000, 10]), both);
+    let late = r#""shanghaiTime": 1800000001,"#;
+    let blocks = [(block(10), 2), (block(1_800_000_000), 5)];
+    assert_eq!(starts(late, [1_800_000_000, 10]), blocks);
+    assert_eq!(starts("", [1_800_000_000, 10]), blocks);
+    // Seconds before 2023 are blocks: Besu 26.8 took all of these for times where Shanghai begins at 0.
+    let early = [(block(10), 2), (block(1_672_531_199), 5)];
+    assert_eq!(starts(shanghai, [1_672_531_199, 10]), early);
+}
+
+#[test]
+fn rules_by_time_hold_for_blocks_of_that_time_and_for_agreeing_on_the_child_of_one() {
+    let text = r#"{"chainId": 1, "shanghaiTime": 0, "qbft": {"blockPeriodSeconds": 1},
+        "transitions": {"qbft": [{"block": 5, "blockReward": "3"}, {"block": 1800000000, "blockPeriodSeconds": 4}]}}"#;
+    let spec = parse(text).unwrap().spec;
+    let header = |number, timestamp| Header {
+        number,
+        timestamp,
+        ..Header::default()
+    };
+    let of = |number, timestamp| {
+        let rules = spec.bft_rules_of(&header(number, timestamp)).unwrap();
+        (rules.reward.to::<u64>(), rules.period_s)
+    };
+    assert_eq!(of(4, 1_799_999_999), (0, 1));
+    assert_eq!(of(5, 1_799_999_999), (3, 1));
+    assert_eq!(of(5, 1_800_000_000), (3, 4));
+    // The later one of the file's order holds, as in Besu, whatever the block.
+    assert_eq!(of(4, 1_800_000_000), (3, 4));
+    let after = |number, timestamp| {
+        let rules = spec.bft_rules_after(&header(number, timestamp)).unwrap();
+        (rules.reward.to::<u64>(), rules.period_s)
+    };
+    assert_eq!(after(4, 1_799_999_999), (3, 1));
+    assert_eq!(after(3, 1_799_999_999), (0, 1));
+    assert_eq!(after(9, 1_800_000_000), (3, 4));
 }
 
 #[test]
@@ -491,7 +556,7 @@ fn a_bft_chain_has_its_own_gas_limit_of_a_transaction_from_osaka_on() {
     let text = r#"{"chainId": 1, "shanghaiTime": 10, "osakaTime": 20, "qbft": {},
         "transitions": {"qbft": [{"block": 2, "perTxGasLimit": 5000000}, {"block": 4, "perTxGasLimit": 0}]}}"#;
     let spec = parse(text).unwrap().spec;
-    let limits = |fork| [1, 2, 3, 4].map(|number| spec.max_gas_limit(number, fork));
+    let limits = |fork| [1, 2, 3, 4].map(|number| spec.max_gas_limit(number, 30, fork));
     assert_eq!(
         limits(Fork::Osaka),
         [1 << 24, 5_000_000, 5_000_000, u64::MAX]

@@ -5,6 +5,7 @@
 //! protocol lets it: after round 0 with a quorum of round changes.
 
 use super::{VALIDATORS, address, genesis, key, open};
+use crate::journal::JournalSync;
 use crate::machine::{Candidate, DigestForm, Head};
 use crate::service::{Options, Service, ValidatorHost, next_head, now_ms};
 use crate::wire::{
@@ -113,6 +114,11 @@ fn validator() {
         has_access_list: true,
         max_round_timeout_ms: 60_000,
         folder: folder.join("bft"),
+        // What was written outlives the process in any case.
+        journal_sync: match protocol {
+            BftProtocol::Qbft => JournalSync::Sync,
+            BftProtocol::Ibft2 => JournalSync::Async,
+        },
         accepts_missing_journal: false,
         vanity: B256::ZERO,
         target_gas_limit: None,

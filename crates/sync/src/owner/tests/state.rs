@@ -234,11 +234,11 @@ fn changed(lie: Lie, answer: SnapAnswer) -> SnapAnswer {
 
 impl Peers for Direct {
     fn offers(&self) -> Vec<Offer> {
-        let latest = self.0.chain.head().id.number;
+        let head = self.0.chain.head().id;
         let offer = |index| Offer {
             conn: ConnId(index),
-            latest,
-            latest_hash: B256::ZERO,
+            latest: head.number,
+            latest_hash: head.hash,
             has_snap: true,
             has_nodes: self.0.has_nodes,
         };
@@ -392,6 +392,28 @@ fn a_node_gets_the_state_32_blocks_below_the_target_and_executes_only_those_abov
         assert_clean(&chain);
         assert_eq!(*lock(&peers.0.caught), []);
     }
+}
+
+#[test]
+fn a_node_that_follows_its_peers_executes_every_block() {
+    let source = source();
+    let chain = empty_chain(None);
+    let peers = Direct::new(&source, &[Lie::None], u64::MAX, u64::MAX);
+    let settings = Settings {
+        follows_peers: Some(FollowsPeers {
+            is_validator: Box::new(|| false),
+        }),
+        target: None,
+        ..settings(&chain)
+    };
+    let sync = Sync::start_with(settings, Box::new(peers)).unwrap();
+    wait_until(&sync, "the head", || {
+        chain.head().id == source.head().id && sync.status().imported == BLOCKS
+    });
+    assert_eq!(sync.status().mode, SyncMode::Full);
+    sync.stop();
+    assert_eq!(chain.first_block().unwrap(), 0);
+    assert_clean(&chain);
 }
 
 #[test]
