@@ -1,20 +1,23 @@
-//! Ere files: archives of up to 8,192 blocks of any fork with their receipts.
+//! Ere files: archives of up to 8,192 blocks of any fork with their receipts. ERA1 files, of blocks before the Merge, are read too.
 //!
 //! A file is a list of entries: type (u16, little-endian), data length (u32), two zero bytes, data.
 //!
 //! ```text
-//! version | header* | body* | receipts* | proof* | total difficulty* | accumulator? | index
+//! Ere    version | header* | body* | receipts* | proof* | total difficulty* | accumulator? | index
+//! ERA1   version | (header body receipts total-difficulty)* | accumulator | index
 //! ```
 //!
-//! Headers, bodies and receipts are Snappy frames of RLP, receipts in the form of `eth/69`, without blooms; a total difficulty is 32
-//! bytes, little-endian. The index has the place of each part of each block, so that a file is read from any block on.
+//! Headers, bodies and receipts are Snappy frames of RLP, receipts in the form of `eth/69`, without blooms, in ERA1 files with them; a
+//! total difficulty is 32 bytes, little-endian. The index has the place of each part of each block, in ERA1 files that of each header,
+//! so that a file is read from any block on.
 //!
-//! Spec: eth-clients/e2store-format-specs, `formats/ere.md`.
+//! Spec: eth-clients/e2store-format-specs, `formats/ere.md`, `formats/era1.md`.
 
 mod accumulator;
 
 use crate::rows::decode_receipts;
 pub use accumulator::header_accumulator;
+use alloy_rlp::Header as RlpHeader;
 use niwaki_primitives::{B256, BlockBody, Header, Receipt};
 use snap::read::FrameDecoder;
 use snap::write::FrameEncoder;
@@ -37,6 +40,10 @@ const MAX_PARTS: u64 = 16;
 const VERSION: u16 = 0x3265;
 const ACCUMULATOR: u16 = 0x07;
 const INDEX: u16 = 0x3267;
+const ERA1_INDEX: u16 = 0x3266;
+const ERA1_RECEIPTS: u16 = 0x05;
+/// Header, body, receipts and total difficulty of a block.
+const ERA1_PARTS: u64 = 4;
 
 /// A part of a block in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +81,7 @@ pub enum EreError {
         error: io::Error,
     },
     /// It is damaged, or no such file.
-    #[error("{path} is damaged or no Ere file, at byte {at}: {reason}; get another copy")]
+    #[error("{path} is damaged or no Ere or ERA1 file, at byte {at}: {reason}; get another copy")]
     Damaged {
         /// The file.
         path: String,
@@ -85,6 +92,40 @@ pub enum EreError {
     },
 }
 
+/// What an index has of each block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Layout {
+    /// So many parts, in any order.
+    Ere { parts: u64 },
+    /// The header, which the other parts follow.
+    Era1,
+}
+
+impl Layout {
+    /// Numbers of the index for each block.
+    fn words(self) -> u64 {
+        match self {
+            Self::Ere { parts } => parts,
+            Self::Era1 => 1,
+        }
+    }
+
+    /// Entries from each of these places on.
+    fn entries(self) -> u64 {
+        match self {
+            Self::Ere { .. } => 1,
+            Self::Era1 => ERA1_PARTS,
+        }
+    }
+
+    fn kind(self, part: ErePart) -> u16 {
+        match (self, part) {
+            (Self::Era1, ErePart::Receipts) => ERA1_RECEIPTS,
+            _ => part.kind(),
+        }
+    }
+}
+
 /// A file of blocks.
 #[derive(Debug)]
 pub struct EreFile {
@@ -92,8 +133,7 @@ pub struct EreFile {
     file: File,
     first: u64,
     count: u64,
-    /// Parts of a block in the index.
-    parts: u64,
+    layout: Layout,
     /// Where the entry of the index begins.
     index: u64,
 }
@@ -115,28 +155,36 @@ impl EreFile {
             file,
             first: 0,
             count: 0,
-            parts: 0,
+            layout: Layout::Era1,
             index: 0,
         };
-        let end = length.saturating_sub(2 * WORD_BYTES);
-        let [parts, count] = [
-            opened.word(end)?,
-            opened.word(end.saturating_add(WORD_BYTES))?,
-        ];
-        if !(2..=MAX_PARTS).contains(&parts) || !(1..=MAX_ERE_BLOCKS).contains(&count) {
-            return Err(opened.damaged(end, format!("an index of {count} blocks of {parts} parts")));
-        }
-        let bytes = (count * parts + 3) * WORD_BYTES;
-        let index = length.checked_sub(bytes + ENTRY_HEAD_BYTES);
-        let index =
-            index.ok_or_else(|| opened.damaged(0, "it is shorter than its index".into()))?;
-        let (kind, length) = opened.entry_head(index)?;
-        if (kind, length) != (INDEX, bytes) {
-            return Err(opened.damaged(index, "there is no index".into()));
-        }
-        opened.first = opened.word(index + ENTRY_HEAD_BYTES)?;
-        (opened.parts, opened.count, opened.index) = (parts, count, index);
+        opened.find_index(length)?;
         Ok(opened)
+    }
+
+    /// Reads where the index is: at the end of the file, whose last words say how long it is.
+    fn find_index(&mut self, length: u64) -> Result<(), EreError> {
+        let end = length.saturating_sub(2 * WORD_BYTES);
+        let [parts, count] = [self.word(end)?, self.word(end.saturating_add(WORD_BYTES))?];
+        if !(1..=MAX_ERE_BLOCKS).contains(&count) {
+            return Err(self.damaged(end, format!("an index of {count} blocks")));
+        }
+        // In an ERA1 file it is the place of a block, a negative number.
+        let (layout, kind, bytes) = match parts {
+            2..=MAX_PARTS => {
+                let bytes = (count * parts + 3) * WORD_BYTES;
+                (Layout::Ere { parts }, INDEX, bytes)
+            }
+            _ => (Layout::Era1, ERA1_INDEX, (count + 2) * WORD_BYTES),
+        };
+        let index = length.checked_sub(bytes + ENTRY_HEAD_BYTES);
+        let index = index.ok_or_else(|| self.damaged(0, "it is shorter than its index".into()))?;
+        if self.entry_head(index)? != (kind, bytes) {
+            return Err(self.damaged(index, "there is no index".into()));
+        }
+        self.first = self.word(index + ENTRY_HEAD_BYTES)?;
+        (self.layout, self.count, self.index) = (layout, count, index);
+        Ok(())
     }
 
     /// The numbers of its blocks.
@@ -165,7 +213,11 @@ impl EreFile {
     /// # Errors
     /// As for [`EreFile::header`], also if the file has none.
     pub fn receipts(&self, number: u64) -> Result<Vec<Receipt>, EreError> {
-        self.decoded(number, ErePart::Receipts, decode_receipts)
+        let decode = match self.layout {
+            Layout::Ere { .. } => decode_receipts,
+            Layout::Era1 => receipts_with_blooms,
+        };
+        self.decoded(number, ErePart::Receipts, decode)
     }
 
     /// A part of a block as it lies in the file: Snappy frames.
@@ -191,17 +243,22 @@ impl EreFile {
             let reason = format!("it has the blocks {numbers:?}, not block {number}");
             self.damaged(self.index, reason)
         })?;
-        let record = self.index + ENTRY_HEAD_BYTES + WORD_BYTES * (1 + block * self.parts);
-        for slot in 0..self.parts {
+        let words = self.layout.words();
+        let record = self.index + ENTRY_HEAD_BYTES + WORD_BYTES * (1 + block * words);
+        for word in 0..words {
             // Relative to the index, hence negative.
-            let at = self
-                .index
-                .wrapping_add(self.word(record + slot * WORD_BYTES)?);
-            if at >= self.index {
-                return Err(self.damaged(record, format!("a part of block {number} is at {at}")));
-            }
-            if self.entry_head(at)?.0 == part.kind() {
-                return Ok(at);
+            let word = self.word(record + word * WORD_BYTES)?;
+            let mut at = self.index.wrapping_add(word);
+            for _ in 0..self.layout.entries() {
+                if at >= self.index {
+                    let reason = format!("a part of block {number} is at {at}");
+                    return Err(self.damaged(record, reason));
+                }
+                let (kind, length) = self.entry_head(at)?;
+                if kind == self.layout.kind(part) {
+                    return Ok(at);
+                }
+                at += ENTRY_HEAD_BYTES + length;
             }
         }
         Err(self.damaged(record, format!("block {number} has no {part:?}")))
@@ -261,6 +318,20 @@ impl EreFile {
             at,
             reason,
         }
+    }
+}
+
+/// Receipts as an ERA1 file has them.
+fn receipts_with_blooms(rlp: &[u8]) -> Result<Vec<Receipt>, alloy_rlp::Error> {
+    let mut rest = rlp;
+    let mut list = RlpHeader::decode_bytes(&mut rest, true)?;
+    let mut receipts = Vec::new();
+    while !list.is_empty() {
+        receipts.push(Receipt::decode_with_bloom(&mut list)?);
+    }
+    match rest.is_empty() {
+        true => Ok(receipts),
+        false => Err(alloy_rlp::Error::UnexpectedLength),
     }
 }
 

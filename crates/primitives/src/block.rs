@@ -2,7 +2,7 @@
 
 use alloy_consensus::EthereumTxEnvelope;
 use alloy_primitives::{Address, B256, Bloom, Log};
-use alloy_rlp::Encodable;
+use alloy_rlp::{Decodable, EMPTY_LIST_CODE, Encodable};
 use std::sync::Arc;
 
 /// A signed transaction of any type, as it stands in a block (blob transactions without sidecar).
@@ -83,8 +83,123 @@ impl Receipt {
         self.logs.encode(out);
     }
 
+    /// Reads the next receipt of a list that has them with their blooms, as messages before `eth/69` and ERA1 files do: a legacy one is
+    /// a list, a typed one a string of its type and such a list. The bloom is not kept, since it follows from the logs.
+    ///
+    /// # Errors
+    /// If it is neither, or a legacy one in a string, which would be a second encoding of it.
+    ///
+    /// Spec: EIP-2718, EIP-658.
+    pub fn decode_with_bloom(list: &mut &[u8]) -> alloy_rlp::Result<Self> {
+        if list.first().is_some_and(|first| *first >= EMPTY_LIST_CODE) {
+            return Self::decode_fields(0, list);
+        }
+        match alloy_rlp::Header::decode_bytes(list, false)?.split_first() {
+            Some((tx_type @ 1..=0x7f, mut data)) => {
+                let receipt = Self::decode_fields(*tx_type, &mut data)?;
+                all_read(data).map(|()| receipt)
+            }
+            _ => Err(alloy_rlp::Error::Custom(
+                "a string that is no typed receipt",
+            )),
+        }
+    }
+
+    fn decode_fields(tx_type: u8, data: &mut &[u8]) -> alloy_rlp::Result<Self> {
+        let mut fields = alloy_rlp::Header::decode_bytes(data, true)?;
+        let (status, post_state) = match alloy_rlp::Header::decode_bytes(&mut fields, false)? {
+            [] => (Some(false), None),
+            [1] => (Some(true), None),
+            root => {
+                let root = B256::try_from(root);
+                (None, Some(root.map_err(|_| UNEXPECTED_LENGTH)?))
+            }
+        };
+        let cumulative_gas_used = u64::decode(&mut fields)?;
+        Bloom::decode(&mut fields)?;
+        let logs = Vec::decode(&mut fields)?;
+        all_read(fields)?;
+        Ok(Self {
+            tx_type,
+            status,
+            post_state,
+            cumulative_gas_used,
+            logs,
+        })
+    }
+
     /// The bloom of this receipt's logs.
     pub fn bloom(&self) -> Bloom {
         alloy_primitives::logs_bloom(self.logs.iter())
+    }
+}
+
+const UNEXPECTED_LENGTH: alloy_rlp::Error = alloy_rlp::Error::UnexpectedLength;
+
+fn all_read(rest: &[u8]) -> alloy_rlp::Result<()> {
+    rest.is_empty().then_some(()).ok_or(UNEXPECTED_LENGTH)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloy_primitives::Bytes;
+
+    fn receipts() -> Vec<Receipt> {
+        let log = Log::new(
+            Address::repeat_byte(3),
+            vec![B256::repeat_byte(1)],
+            Bytes::from_static(&[9; 70]),
+        );
+        let logs: Vec<Log> = log.into_iter().collect();
+        let receipt = |tx_type, status, post_state, logs: &[Log]| Receipt {
+            tx_type,
+            status,
+            post_state,
+            cumulative_gas_used: 21_000,
+            logs: logs.to_vec(),
+        };
+        vec![
+            receipt(0, Some(true), None, &logs),
+            receipt(0, None, Some(B256::repeat_byte(7)), &[]),
+            receipt(2, Some(false), None, &logs),
+        ]
+    }
+
+    fn in_list(receipt: &Receipt) -> Vec<u8> {
+        let encoded = receipt.encode_2718();
+        match receipt.tx_type {
+            0 => encoded,
+            _ => alloy_rlp::encode(Bytes::from(encoded)),
+        }
+    }
+
+    #[test]
+    fn receipts_with_blooms_come_back_one_after_the_other() {
+        let list: Vec<u8> = receipts().iter().flat_map(in_list).collect();
+        let mut rest = &list[..];
+        for expected in receipts() {
+            assert_eq!(Receipt::decode_with_bloom(&mut rest), Ok(expected));
+        }
+        assert!(rest.is_empty());
+    }
+
+    #[test]
+    fn a_receipt_that_is_cut_or_has_another_form_is_refused() {
+        for receipt in receipts() {
+            let whole = in_list(&receipt);
+            for end in 0..whole.len() {
+                assert!(Receipt::decode_with_bloom(&mut &whole[..end]).is_err());
+            }
+        }
+        let [legacy, _, typed] = &receipts()[..] else {
+            panic!("three receipts");
+        };
+        let string = |bytes: Vec<u8>| alloy_rlp::encode(Bytes::from(bytes));
+        let longer = [typed.encode_2718(), vec![0]].concat();
+        let of_type_0 = [vec![0], legacy.encode_2718()].concat();
+        for wrong in [legacy.encode_2718(), of_type_0, longer, vec![]] {
+            assert!(Receipt::decode_with_bloom(&mut &string(wrong)[..]).is_err());
+        }
     }
 }

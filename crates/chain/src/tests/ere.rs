@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::{EreError, EreFile, ErePart, EreWriter, header_accumulator, slim_receipts};
+use niwaki_primitives::Bytes;
 use niwaki_primitives::rlp::encode;
+use std::io::Write;
 use std::ops::Range;
 
 /// The file of some blocks of a chain that begins with proof of work.
@@ -34,6 +36,60 @@ fn file_of(chain: &Chain, numbers: Range<u64>) -> Vec<u8> {
     writer.finish(Some(root)).unwrap()
 }
 
+/// As it is in an ERA1 file: the parts of each block together, receipts with their blooms.
+fn era1_file_of(chain: &Chain, numbers: Range<u64>) -> Vec<u8> {
+    let mut file = Vec::new();
+    let put = |file: &mut Vec<u8>, kind: u16, data: &[u8]| {
+        file.extend(kind.to_le_bytes());
+        file.extend(u32::try_from(data.len()).unwrap().to_le_bytes());
+        file.extend([0; 2]);
+        file.extend(data);
+    };
+    let compressed = |data: &[u8]| {
+        let mut frames = snap::write::FrameEncoder::new(Vec::new());
+        frames.write_all(data).unwrap();
+        frames.into_inner().unwrap()
+    };
+    put(&mut file, 0x3265, &[]);
+    let mut places = Vec::new();
+    for number in numbers.clone() {
+        places.push(file.len() as u64);
+        let stored = chain.header_at(number).unwrap().unwrap();
+        let hash = stored.id.hash;
+        put(&mut file, 0x03, &compressed(&encode(&stored.header)));
+        let body = encode(chain.body(&hash).unwrap().unwrap());
+        put(&mut file, 0x04, &compressed(&body));
+        let mut receipts = Vec::new();
+        for receipt in chain.receipts(&hash).unwrap().unwrap() {
+            match receipt.tx_type {
+                0 => receipts.extend(receipt.encode_2718()),
+                _ => receipts.extend(encode(Bytes::from(receipt.encode_2718()))),
+            }
+        }
+        let header = niwaki_primitives::rlp::Header {
+            list: true,
+            payload_length: receipts.len(),
+        };
+        let mut list = Vec::new();
+        header.encode(&mut list);
+        list.extend(receipts);
+        put(&mut file, 0x05, &compressed(&list));
+        let total = stored.total_difficulty.to_le_bytes::<32>();
+        put(&mut file, 0x06, &total);
+    }
+    put(&mut file, 0x07, &[7; 32]);
+    let at = file.len() as u64;
+    let mut index = numbers.start.to_le_bytes().to_vec();
+    index.extend(
+        places
+            .iter()
+            .flat_map(|place| place.wrapping_sub(at).to_le_bytes()),
+    );
+    index.extend((places.len() as u64).to_le_bytes());
+    put(&mut file, 0x3266, &index);
+    file
+}
+
 fn chain_of_all_blocks() -> Chain {
     let chain = open(None);
     import_all(&chain, &blocks());
@@ -51,8 +107,16 @@ fn open_bytes(bytes: &[u8]) -> (tempfile::TempDir, Result<EreFile, EreError>) {
 #[test]
 fn a_file_gives_its_blocks_in_any_order_and_no_others() {
     let chain = chain_of_all_blocks();
-    for numbers in [0..55, 7..8, 20..54] {
-        let (_dir, file) = open_bytes(&file_of(&chain, numbers.clone()));
+    let ranges = [0..55, 7..8, 20..54].into_iter();
+    let files = ranges.flat_map(|numbers| {
+        let both = [
+            file_of(&chain, numbers.clone()),
+            era1_file_of(&chain, numbers.clone()),
+        ];
+        both.map(|file| (numbers.clone(), file))
+    });
+    for (numbers, bytes) in files {
+        let (_dir, file) = open_bytes(&bytes);
         let file = file.unwrap();
         assert_eq!(file.numbers(), numbers);
         for number in numbers.clone().rev() {
@@ -76,7 +140,16 @@ fn a_file_gives_its_blocks_in_any_order_and_no_others() {
 #[test]
 fn a_file_that_is_cut_or_changed_anywhere_is_damaged_or_gives_what_it_gave() {
     let chain = chain_of_all_blocks();
-    let bytes = file_of(&chain, 30..50);
+    damaged_files_are_told(&chain, file_of(&chain, 30..50));
+    damaged_files_are_told(&chain, era1_file_of(&chain, 30..50));
+    let (_dir, file) = open_bytes(&file_of(&chain, 30..31)[8..]);
+    assert!(
+        file.is_ok_and(|file| file.header(30).is_ok()),
+        "the index is relative"
+    );
+}
+
+fn damaged_files_are_told(chain: &Chain, bytes: Vec<u8>) {
     let headers: Vec<_> = (30..50)
         .map(|number| chain.header_at(number).unwrap().unwrap().header)
         .collect();
@@ -115,11 +188,32 @@ fn a_file_that_is_cut_or_changed_anywhere_is_damaged_or_gives_what_it_gave() {
         }
     }
     assert!(told > 100, "{told}");
-    let (_dir, file) = open_bytes(&file_of(&chain, 30..31)[8..]);
-    assert!(
-        file.is_ok_and(|file| file.header(30).is_ok()),
-        "the index is relative"
-    );
+}
+
+#[test]
+fn era1_files_of_public_networks_give_blocks_that_fit_their_headers() {
+    let Some(folder) = niwaki_testkit::corpus("mainnet-blocks/chains") else {
+        return;
+    };
+    let mut blocks = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let file = EreFile::open(&entry.unwrap().path()).unwrap();
+        let mut parent = None;
+        for number in file.numbers() {
+            let block = Block {
+                header: file.header(number).unwrap(),
+                body: file.body(number).unwrap(),
+            };
+            let hash = block.header.hash_slow();
+            assert!(parent.is_none_or(|parent| parent == block.header.parent_hash));
+            parent = Some(hash);
+            let root = crate::check::receipts_root(&file.receipts(number).unwrap());
+            assert_eq!(root, block.header.receipts_root, "block {number}");
+            assert!(crate::check::is_body_valid(&block), "block {number}");
+            blocks += 1;
+        }
+    }
+    assert_eq!(blocks, 2 * 8_192);
 }
 
 #[test]

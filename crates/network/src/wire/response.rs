@@ -4,7 +4,7 @@ use super::fields::{Fields, is_list, list, put_list};
 use super::limits::{CELL_BYTES, HARD_ANSWER_BYTES, MAX_REQUESTED, SOFT_ANSWER_BYTES};
 use super::{CellMask, EthVersion, RequestKind, SnapAnswer};
 use niwaki_primitives::rlp::{Encodable, Error, Header as RlpHeader, Result, encode};
-use niwaki_primitives::{B256, BlockBody, Bloom, Bytes, Header, Receipt};
+use niwaki_primitives::{B256, BlockBody, Bytes, Header, Receipt};
 
 /// An answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,7 +86,7 @@ impl Answer {
             while !block.is_empty() {
                 receipts.push(match version.has_ranges() {
                     true => read_receipt(&mut block.list()?)?,
-                    false => read_old_receipt(block.raw()?)?,
+                    false => Receipt::decode_with_bloom(&mut block.raw()?)?,
                 });
             }
             blocks.push(receipts);
@@ -182,41 +182,6 @@ fn read_receipt(fields: &mut Fields<'_>) -> Result<Receipt> {
         post_state,
         cumulative_gas_used: fields.next()?,
         logs: fields.next()?,
-    })
-}
-
-/// A receipt as the wire has it before eth/69: status or state root, gas, bloom, logs; a typed one as a string that begins with its
-/// type. The bloom is not kept: it follows from the logs.
-///
-/// Spec: EIP-2718, EIP-658.
-fn read_old_receipt(raw: &[u8]) -> Result<Receipt> {
-    let (tx_type, data) = match is_list(raw) {
-        true => (0, raw),
-        false => {
-            let bytes = typed(RlpHeader::decode_bytes(&mut &*raw, false)?)?;
-            let (tx_type, data) = bytes.split_first().ok_or(Error::InputTooShort)?;
-            match tx_type {
-                0 => return Err(Error::Custom("a legacy receipt in a string")),
-                _ => (*tx_type, data),
-            }
-        }
-    };
-    let header = RlpHeader::decode(&mut &*data)?;
-    if header.length() + header.payload_length != data.len() {
-        return Err(Error::UnexpectedLength);
-    }
-    let mut fields = Fields::of(data)?;
-    let (status, post_state) = read_outcome(&mut fields)?;
-    let cumulative_gas_used = fields.next()?;
-    let _: Bloom = fields.next()?;
-    let logs = fields.next()?;
-    fields.end()?;
-    Ok(Receipt {
-        tx_type,
-        status,
-        post_state,
-        cumulative_gas_used,
-        logs,
     })
 }
 

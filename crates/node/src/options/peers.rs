@@ -95,7 +95,7 @@ pub(crate) struct PeerFlags {
     /// number on. They come while there is nothing else to do.
     #[arg(long, value_name = "BLOCKS", default_value = "postmerge")]
     pub(crate) history: HistoryFlag,
-    /// Folder of Ere files (.ere) from which such blocks are read before peers are asked, also as file:// URI.
+    /// Folder of Ere and ERA1 files (.ere, .era1) from which such blocks are read before peers are asked, also as file:// URI.
     #[arg(long, alias = "era1-data-uri", value_name = "DIR", value_parser = folder)]
     pub(crate) history_files: Option<PathBuf>,
     /// Give peers that sync parts of the state (snap/1 and snap/2) [default: true].

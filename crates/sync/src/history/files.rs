@@ -1,4 +1,4 @@
-//! Archives of blocks (Ere files) as a source of history: asked before peers, and checked as they are.
+//! Archives of blocks (Ere and ERA1 files) as a source of history: asked before peers, and checked as they are.
 
 use crate::body_queue::CheckedBody;
 use crate::header_window::SealedHeader;
@@ -28,7 +28,7 @@ pub(crate) struct HistoryFiles {
 }
 
 impl HistoryFiles {
-    /// The files `*.ere` of a folder. Those that can't be read are left out, and the log says so.
+    /// The files `*.ere` and `*.era1` of a folder. Those that can't be read are left out, and the log says so.
     pub(crate) fn of_folder(folder: &Path) -> Self {
         let entries = match read_dir(folder) {
             Ok(entries) => entries,
@@ -40,7 +40,8 @@ impl HistoryFiles {
         };
         let mut files = Vec::new();
         for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
-            if path.extension().is_none_or(|extension| extension != "ere") {
+            let extension = path.extension().and_then(|extension| extension.to_str());
+            if !matches!(extension, Some("ere" | "era1")) {
                 continue;
             }
             match EreFile::open(&path) {
