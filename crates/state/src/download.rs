@@ -36,6 +36,10 @@ const VERSION: u8 = 4;
 /// With the hashed address of an account: its storage came in ranges.
 const IN_RANGES: &[u8] = b"download/ranges/";
 
+/// Bounds of what is collected before it is written.
+const MIN_PART_BYTES: usize = 4 << 20;
+const MAX_PART_BYTES: usize = 16 << 20;
+
 /// The storage root of an account whose storage is coming while the pivot moves.
 pub const UNKNOWN_STORAGE_ROOT: B256 = B256::ZERO;
 
@@ -226,6 +230,13 @@ impl StateDownload<'_> {
     /// What has not come.
     pub fn remaining(&self) -> Remaining {
         lock(&self.saved).remaining.clone()
+    }
+
+    /// Bytes from which on a part should be written where so many are collected at the same time: together half of the storage's budget,
+    /// but each large enough for tables that are worth their files.
+    pub fn part_bytes(&self, parts: usize) -> usize {
+        let all = self.database().memory_budget_bytes() / 2;
+        (all / parts.max(1)).clamp(MIN_PART_BYTES, MAX_PART_BYTES)
     }
 
     /// How much has come.

@@ -61,6 +61,7 @@ pub struct Database {
     queue: Option<Queue>,
     pub(crate) engine: Arc<DB>,
     sync: SyncPolicy,
+    memory_budget_bytes: usize,
     pub(crate) options: EngineOptions,
     /// The folder for files that are not part of the database yet; `None` for a database in memory.
     pub(crate) staging: Option<PathBuf>,
@@ -92,6 +93,7 @@ impl Database {
             )?),
             engine,
             sync: options.sync,
+            memory_budget_bytes: options.memory_budget_bytes,
             options: engine_options,
             staging: Some(staging_dir(data_path)),
         })
@@ -109,6 +111,7 @@ impl Database {
             queue: None,
             engine: Arc::new(Self::engine(Path::new("/memory"), &options).map_err(fault)?),
             sync: SyncPolicy::System,
+            memory_budget_bytes: Options::default().memory_budget_bytes,
             options,
             staging: None,
         })
@@ -118,6 +121,11 @@ impl Database {
         let families = Segment::ALL
             .map(|segment| ColumnFamilyDescriptor::new(segment.name(), options.segment(segment)));
         DB::open_cf_descriptors(&options.database, path, families)
+    }
+
+    /// Bytes for cached blocks and unwritten batches together, as it was opened with.
+    pub fn memory_budget_bytes(&self) -> usize {
+        self.memory_budget_bytes
     }
 
     /// The value of `key`, if there is one.

@@ -131,6 +131,7 @@ impl Context<'_> {
             },
             download,
             plan: &plan,
+            part_bytes: download.part_bytes(workers),
             answers: &answers,
         };
         std::thread::scope(|scope| {

@@ -10,9 +10,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Rows are written when they have so many bytes,
-const PART_BYTES: usize = 16 << 20;
-/// or after this time.
+/// What came is written after this time, however little it is.
 const PART_TIME: Duration = Duration::from_secs(10);
 /// What an answer leaves of a storage is asked for in so many parts at most,
 const LARGE_PARTS: usize = 16;
@@ -26,6 +24,8 @@ pub(super) struct Worker<'w> {
     pub(super) fetcher: Fetcher<'w>,
     pub(super) download: &'w StateDownload<'w>,
     pub(super) plan: &'w Plan,
+    /// Rows of so many bytes are written.
+    pub(super) part_bytes: usize,
     /// Answers that were of use.
     pub(super) answers: &'w AtomicU64,
 }
@@ -95,7 +95,7 @@ impl Worker<'_> {
             };
             self.answers.fetch_add(1, Ordering::Relaxed);
             next = rest.map(|rest| self.plan.share(task.with(rest)));
-            let is_due = unwritten.part.bytes() >= PART_BYTES
+            let is_due = unwritten.part.bytes() >= self.part_bytes
                 || unwritten.since.elapsed() >= PART_TIME
                 || !unwritten.tasks.is_empty() && self.plan.has_idle();
             if is_due {
