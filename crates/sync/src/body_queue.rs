@@ -201,8 +201,14 @@ impl BodyQueue {
         Some((slot.header, body))
     }
 
-    /// Drops bodies, highest first, until they have at most so many bytes, if the lowest block waits for its body.
-    pub(crate) fn shed(&mut self, most_bytes: usize) {
+    /// Whether the bodies have at most so many bytes. If the lowest block waits for its body, nothing can come out: then bodies above it
+    /// are dropped, highest first, until they have.
+    pub(crate) fn has_room(&mut self, most_bytes: usize) -> bool {
+        self.shed(most_bytes);
+        self.bytes <= most_bytes
+    }
+
+    fn shed(&mut self, most_bytes: usize) {
         if self.slots.front().is_none_or(|slot| slot.body.is_some()) {
             return;
         }

@@ -12,6 +12,7 @@ use niwaki_network::router::{Ask, GivenUp, Outcome};
 use niwaki_network::wire::{Answer, Request, RequestKind};
 use niwaki_primitives::B256;
 use niwaki_rules::InvalidBlock;
+use niwaki_state::TRIE_LOGS_KEPT;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,8 +27,6 @@ const LOW_BYTES: usize = 48 << 20;
 const MIN_JOB: usize = 16;
 /// Bytes of a body in memory, before any was seen.
 const UNKNOWN_BYTES: usize = 128 << 10;
-/// So many blocks up to the target are imported each by itself: a reorganisation may need the states between them.
-const EACH_BELOW_TARGET: u64 = 1_024;
 /// Stored headers are removed after so many blocks.
 const REMOVE_EACH: u64 = 512;
 /// How long the loop waits for one thing before it looks at the others.
@@ -63,7 +62,8 @@ impl<'s, 'c> Blocks<'s, 'c> {
         target: BlockId,
         path: Path,
     ) -> Result<Self, Interrupt> {
-        let batch_end = target.number.saturating_sub(EACH_BELOW_TARGET);
+        // Blocks whose states are kept are imported each by itself: a batch has none between its blocks.
+        let batch_end = target.number.saturating_sub(TRIE_LOGS_KEPT);
         Ok(Self {
             importer: Importer::start(Arc::clone(context.chain), batch_end)?,
             ahead: path.low..target.number.saturating_add(1),
@@ -147,7 +147,7 @@ impl<'s, 'c> Blocks<'s, 'c> {
     }
 
     fn start_job(&mut self) -> Result<(), Interrupt> {
-        if self.job.is_some() || self.queue.bytes() > LOW_BYTES {
+        if self.job.is_some() || !self.queue.has_room(LOW_BYTES) {
             return Ok(());
         }
         let room = MAX_BYTES.saturating_sub(self.queue.bytes());
@@ -193,7 +193,6 @@ impl<'s, 'c> Blocks<'s, 'c> {
                 if self.queue.bytes() > MAX_BYTES {
                     // What has not come is asked for again when there is room.
                     self.job = None;
-                    self.queue.shed(LOW_BYTES);
                 }
                 Ok(())
             }
