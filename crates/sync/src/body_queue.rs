@@ -203,22 +203,16 @@ impl BodyQueue {
 
     /// Whether the bodies have at most so many bytes. If the lowest block waits for its body, nothing can come out: then bodies above it
     /// are dropped, highest first, until they have.
-    pub(crate) fn has_room(&mut self, most_bytes: usize) -> bool {
-        self.shed(most_bytes);
-        self.bytes <= most_bytes
-    }
-
-    fn shed(&mut self, most_bytes: usize) {
-        if self.slots.front().is_none_or(|slot| slot.body.is_some()) {
-            return;
-        }
-        for slot in self.slots.iter_mut().rev() {
+    pub(crate) fn make_room(&mut self, most_bytes: usize) -> bool {
+        let is_stuck = self.slots.front().is_some_and(|slot| slot.body.is_none());
+        for slot in self.slots.iter_mut().rev().filter(|_| is_stuck) {
             if self.bytes <= most_bytes {
-                return;
+                break;
             }
             let dropped = slot.body.take().map_or(0, |body| body.bytes);
             self.bytes = self.bytes.saturating_sub(dropped);
         }
+        self.bytes <= most_bytes
     }
 }
 

@@ -113,12 +113,12 @@ fn bodies_beyond_the_limit_are_dropped_from_the_highest_down() {
     queue.plan(100);
     queue.take(&(1..10), checked(1..10));
     let each = queue.bytes() / 9;
-    assert!(queue.has_room(4 * each));
+    assert!(queue.make_room(4 * each));
     assert_eq!(queue.bytes(), 4 * each);
     assert_eq!(queue.plan(100).len(), 6);
     queue.take(&(0..1), checked([0]));
     // The lowest is there: what is above will soon go out.
-    assert!(!queue.has_room(0));
+    assert!(!queue.make_room(0));
     assert_eq!(queue.bytes(), 5 * each);
     assert_eq!(std::iter::from_fn(|| queue.pop()).count(), 5);
     assert_eq!(queue.bytes(), 0);
@@ -133,10 +133,10 @@ fn bodies_above_a_gap_never_keep_it_from_being_asked_for() {
     queue.take(&(0..3), checked(0..3));
     queue.take(&(4..10), checked(4..10));
     let each = queue.bytes() / 9;
-    assert!(!queue.has_room(3 * each));
+    assert!(!queue.make_room(3 * each));
     assert_eq!(std::iter::from_fn(|| queue.pop()).count(), 3);
     assert_eq!(queue.bytes(), 6 * each);
-    assert!(queue.has_room(3 * each));
+    assert!(queue.make_room(3 * each));
     assert_eq!(queue.plan(1), [headers[3].hash]);
 }
 

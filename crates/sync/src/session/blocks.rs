@@ -147,7 +147,7 @@ impl<'s, 'c> Blocks<'s, 'c> {
     }
 
     fn start_job(&mut self) -> Result<(), Interrupt> {
-        if self.job.is_some() || !self.queue.has_room(LOW_BYTES) {
+        if self.job.is_some() || !self.queue.make_room(LOW_BYTES) {
             return Ok(());
         }
         let room = MAX_BYTES.saturating_sub(self.queue.bytes());
