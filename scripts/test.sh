@@ -51,6 +51,8 @@ if [ ${#peer[@]} -gt 0 ]; then
   step "${sync[@]}" --source geth
   step "${sync[@]}" --sink geth
 fi
+# Some nodes take few columns of blobs.
+step "$bin/niwaki-devnet" peers blobs --niwaki "$bin/niwaki" "${peer[@]}" --transactions 24
 # Validators agree, are killed one by one and all at once, and go on.
 step "$bin/niwaki-devnet" peers validators --niwaki "$bin/niwaki" --period-ms 200 --blocks 10 --blackouts 1
 step "$bin/niwaki-devnet" peers validators --niwaki "$bin/niwaki" --protocol ibft2 --period-ms 200 --blocks 10 --blackouts 1

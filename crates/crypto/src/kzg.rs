@@ -89,6 +89,37 @@ pub fn verify_cell_proofs(
     }
 }
 
+/// Checks single cells. `cells` and `proofs` are those of the same `columns` of each blob, blob after blob. Each cell
+/// costs less than 1 ms.
+///
+/// # Errors
+/// Any [`KzgError`].
+///
+/// Spec: consensus-specs `fulu/polynomial-commitments-sampling.md`, `verify_cell_kzg_proof_batch`.
+pub fn verify_cells(
+    commitments: &[KzgPoint],
+    columns: &[usize],
+    cells: &[Cell],
+    proofs: &[KzgPoint],
+) -> Result<(), KzgError> {
+    let wanted = commitments.len().saturating_mul(columns.len());
+    if cells.len() != wanted || proofs.len() != wanted {
+        return Err(KzgError::Counts {
+            blobs: cells.len().checked_div(columns.len()).unwrap_or(0),
+            commitments: commitments.len(),
+            proofs: proofs.len(),
+        });
+    }
+    if columns.iter().any(|column| *column >= CELLS_PER_EXT_BLOB) {
+        return Err(KzgError::Malformed);
+    }
+    if is_fast(KZG) {
+        library::verify_cells(commitments, columns, cells, proofs)
+    } else {
+        kzg_pure::verify_cells(commitments, columns, cells, proofs)
+    }
+}
+
 /// The commitment to a blob.
 ///
 /// # Errors
@@ -145,7 +176,7 @@ fn check_counts(
 #[cfg(feature = "native")]
 mod library {
     use super::{Blob, Cell, KzgError, KzgPoint};
-    use c_kzg::{Blob as CBlob, Bytes48, Error, KzgSettings};
+    use c_kzg::{Blob as CBlob, Bytes48, Cell as CCell, Error, KzgSettings};
 
     /// No tables beyond those of verification: they would take 100 MB to prove faster.
     fn settings() -> &'static KzgSettings {
@@ -207,6 +238,23 @@ mod library {
         holds(settings().verify_cell_kzg_proof_batch(&repeated, &indices, &cells, &proofs))
     }
 
+    pub(super) fn verify_cells(
+        commitments: &[KzgPoint],
+        columns: &[usize],
+        cells: &[Cell],
+        proofs: &[KzgPoint],
+    ) -> Result<(), KzgError> {
+        let (mut repeated, mut indices) = (Vec::new(), Vec::new());
+        for commitment in commitments {
+            indices.extend(columns.iter().map(|column| *column as u64));
+            let commitment = Bytes48::new(commitment.0);
+            repeated.extend(std::iter::repeat_n(commitment, columns.len()));
+        }
+        let cells: Vec<CCell> = cells.iter().map(|cell| CCell::new(cell.0)).collect();
+        let proofs = points(proofs);
+        holds(settings().verify_cell_kzg_proof_batch(&repeated, &indices, &cells, &proofs))
+    }
+
     pub(super) fn blob_commitment(blob: &Blob) -> Result<KzgPoint, KzgError> {
         let commitment = settings().blob_to_kzg_commitment(&*to_c(blob)?);
         Ok(KzgPoint::new(
@@ -242,7 +290,9 @@ mod library {
 #[cfg(not(feature = "native"))]
 mod library {
     use super::{Blob, KzgError, KzgPoint};
-    pub(super) use crate::kzg_pure::{blob_cells, verify_blob_proofs, verify_cell_proofs};
+    pub(super) use crate::kzg_pure::{
+        blob_cells, verify_blob_proofs, verify_cell_proofs, verify_cells,
+    };
 
     pub(super) fn load_setup() {}
 
@@ -326,6 +376,44 @@ mod tests {
         let short = verify_cell_proofs(&blobs, &commitments, &proofs[1..]);
         assert_eq!(short, Err(counts));
         assert_eq!(verify_cell_proofs(&blobs, &commitments, &proofs), Ok(()));
+    }
+
+    #[test]
+    fn single_cells_hold_in_their_columns_only() {
+        let blobs = [blob(3), blob(4)];
+        let commitments = blobs.map(|blob| blob_commitment(&blob).unwrap());
+        let columns = [0, 7, 64, 127];
+        let (mut cells, mut proofs) = (Vec::new(), Vec::new());
+        for blob in &blobs {
+            let (all, all_proofs) = (blob_cells(blob).unwrap(), cell_proofs(blob).unwrap());
+            cells.extend(columns.map(|column| all[column]));
+            proofs.extend(columns.map(|column| all_proofs[column]));
+        }
+        let verifiers = [library::verify_cells, kzg_pure::verify_cells, verify_cells];
+        let (mismatch, malformed) = (Err(KzgError::Mismatch), Err(KzgError::Malformed));
+        for verify in verifiers {
+            assert_eq!(verify(&commitments, &columns, &cells, &proofs), Ok(()));
+            assert_eq!(verify(&[], &columns, &[], &[]), Ok(()));
+            let others = [0, 7, 65, 127];
+            assert_eq!(verify(&commitments, &others, &cells, &proofs), mismatch);
+            let [a, b] = commitments;
+            assert_eq!(verify(&[b, a], &columns, &cells, &proofs), mismatch);
+            for at in 0..cells.len() {
+                let (mut wrong, mut swapped) = (cells.clone(), proofs.clone());
+                wrong[at].0[31] ^= 1;
+                assert_eq!(verify(&commitments, &columns, &wrong, &proofs), mismatch);
+                swapped[at] = proofs[(at + 1) % proofs.len()];
+                assert_eq!(verify(&commitments, &columns, &cells, &swapped), mismatch);
+                wrong[at] = Cell::repeat_byte(0xff);
+                assert_eq!(verify(&commitments, &columns, &wrong, &proofs), malformed);
+            }
+        }
+        assert_eq!(
+            verify_cells(&commitments, &[0, 7, 64, 128], &cells, &proofs),
+            malformed
+        );
+        let counts = verify_cells(&commitments, &columns, &cells[1..], &proofs);
+        assert!(matches!(counts, Err(KzgError::Counts { .. })));
     }
 
     #[test]

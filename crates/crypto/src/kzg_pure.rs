@@ -30,7 +30,7 @@ pub(crate) fn verify_blob_proofs(
     proofs: &[KzgPoint],
 ) -> Result<(), KzgError> {
     for ((blob, commitment), proof) in blobs.iter().zip(commitments).zip(proofs) {
-        let evaluations = elements(blob)?;
+        let evaluations = elements(blob.as_slice())?;
         for point in [commitment, proof] {
             let _point = g1_point(point)?;
         }
@@ -66,32 +66,122 @@ fn verify_cells_of(
     commitment: &KzgPoint,
     proofs: &[KzgPoint],
 ) -> Result<(), KzgError> {
-    let coefficients = coefficients(elements(blob)?)?;
-    let points = proofs.iter().map(g1_point).collect::<Result<Vec<_>, _>>()?;
-    let (first, rest) = (g1_point(commitment)?, setup()?);
-    let weight = weight(blob, commitment, proofs);
-    let root = root_of_unity(CELLS_PER_EXT_BLOB)?;
+    let coefficients = interpolated(elements(blob.as_slice())?)?;
+    let weight = weight(blob.as_slice(), commitment, proofs);
+    let mut openings = Openings::new(commitment, weight)?;
+    for (column, proof) in proofs.iter().enumerate() {
+        let shift = shift(column)?;
+        openings.add(proof, shift, |remainders, weight| {
+            add_remainder(remainders, &coefficients, shift, weight);
+        })?;
+    }
+    openings.check()
+}
 
-    let (mut power, mut all) = (Fr::one(), Fr::zero());
-    let mut remainders = vec![Fr::zero(); ELEMENTS_PER_CELL];
-    let (mut weights, mut shifted) = (Vec::new(), Vec::new());
-    for cell in 0..points.len() {
-        let shift = root.pow([reversed(cell, CELLS_PER_EXT_BLOB)]);
-        add_remainder(&mut remainders, &coefficients, shift, power);
-        weights.push(power);
-        shifted.push(power * shift);
-        all += power;
-        power *= weight;
+/// As [`crate::verify_cells`], counts and columns checked.
+pub(crate) fn verify_cells(
+    commitments: &[KzgPoint],
+    columns: &[usize],
+    cells: &[Cell],
+    proofs: &[KzgPoint],
+) -> Result<(), KzgError> {
+    let count = columns.len().max(1);
+    let of_blobs = cells.chunks(count).zip(proofs.chunks(count));
+    for (commitment, (cells, proofs)) in commitments.iter().zip(of_blobs) {
+        let given: Vec<u8> = cells.iter().flat_map(|cell| cell.0).collect();
+        let weight = weight(&given, commitment, proofs);
+        let mut openings = Openings::new(commitment, weight)?;
+        for ((column, cell), proof) in columns.iter().zip(cells).zip(proofs) {
+            let remainder = remainder_of_cell(cell, *column)?;
+            openings.add(proof, shift(*column)?, |remainders, weight| {
+                let sums = remainders.iter_mut().zip(&remainder);
+                sums.for_each(|(sum, own)| *sum += weight * own);
+            })?;
+        }
+        openings.check()?;
     }
-    let openings = multiples(&points, &weights);
-    let left = first * all - multiples(&rest.g1, &remainders) + multiples(&points, &shifted);
-    let sides = [left.into_affine(), (-openings).into_affine()];
-    let product = Bls12_381::multi_pairing(sides, [G2::generator(), rest.tau_64]);
-    if product.0.is_one() {
+    Ok(())
+}
+
+/// Openings of one blob's polynomial, each times a power of a weight.
+struct Openings {
+    commitment: G1,
+    weight: Fr,
+    /// The weight of the next one, and the sum of those before.
+    next: Fr,
+    sum: Fr,
+    /// The sum of the remainders.
+    remainders: Vec<Fr>,
+    proofs: Vec<G1>,
+    weights: Vec<Fr>,
+    shifted: Vec<Fr>,
+}
+
+impl Openings {
+    fn new(commitment: &KzgPoint, weight: Fr) -> Result<Self, KzgError> {
+        Ok(Self {
+            commitment: g1_point(commitment)?,
+            weight,
+            next: Fr::one(),
+            sum: Fr::zero(),
+            remainders: vec![Fr::zero(); ELEMENTS_PER_CELL],
+            proofs: Vec::new(),
+            weights: Vec::new(),
+            shifted: Vec::new(),
+        })
+    }
+
+    /// Adds the opening modulo `x^64 - shift`. `add_remainder` adds the remainder times a weight to a sum.
+    fn add(
+        &mut self,
+        proof: &KzgPoint,
+        shift: Fr,
+        add_remainder: impl FnOnce(&mut [Fr], Fr),
+    ) -> Result<(), KzgError> {
+        let weight = self.next;
+        self.proofs.push(g1_point(proof)?);
+        add_remainder(&mut self.remainders, weight);
+        self.weights.push(weight);
+        self.shifted.push(weight * shift);
+        self.sum += weight;
+        self.next *= self.weight;
         Ok(())
-    } else {
-        Err(KzgError::Mismatch)
     }
+
+    fn check(&self) -> Result<(), KzgError> {
+        let setup = setup()?;
+        let openings = multiples(&self.proofs, &self.weights);
+        let left = self.commitment * self.sum - multiples(&setup.g1, &self.remainders)
+            + multiples(&self.proofs, &self.shifted);
+        let sides = [left.into_affine(), (-openings).into_affine()];
+        let product = Bls12_381::multi_pairing(sides, [G2::generator(), setup.tau_64]);
+        if product.0.is_one() {
+            Ok(())
+        } else {
+            Err(KzgError::Mismatch)
+        }
+    }
+}
+
+/// `x^64` at the points of a cell.
+fn shift(column: usize) -> Result<Fr, KzgError> {
+    let root = root_of_unity(CELLS_PER_EXT_BLOB)?;
+    Ok(root.pow([reversed(column, CELLS_PER_EXT_BLOB)]))
+}
+
+/// The coefficients of the polynomial of degree below 64 that has the values of a cell at its points, which are the roots of unity times
+/// one point.
+fn remainder_of_cell(cell: &Cell, column: usize) -> Result<Vec<Fr>, KzgError> {
+    let mut values = interpolated(elements(cell.as_slice())?)?;
+    let root = root_of_unity(2 * ELEMENTS_PER_BLOB)?;
+    let point = root.pow([reversed(column, CELLS_PER_EXT_BLOB)]);
+    let inverse = point.inverse().ok_or(KzgError::Malformed)?;
+    let mut power = Fr::one();
+    for value in &mut values {
+        *value *= power;
+        power *= inverse;
+    }
+    Ok(values)
 }
 
 /// Adds `weight` times the remainder of a polynomial modulo `x^64 - shift`.
@@ -107,7 +197,7 @@ fn add_remainder(sum: &mut [Fr], coefficients: &[Fr], shift: Fr, weight: Fr) {
 
 /// As [`crate::blob_cells`].
 pub(crate) fn blob_cells(blob: &Blob) -> Result<Vec<Cell>, KzgError> {
-    let mut values = coefficients(elements(blob)?)?;
+    let mut values = interpolated(elements(blob.as_slice())?)?;
     values.resize(2 * ELEMENTS_PER_BLOB, Fr::zero());
     let root = root_of_unity(values.len())?;
     transform(&mut values, root);
@@ -141,19 +231,19 @@ fn multiples(points: &[G1], scalars: &[Fr]) -> Projective<g1::Config> {
     Projective::msm_unchecked(points, scalars)
 }
 
-/// The elements of a blob: values of its polynomial at roots of unity in bit-reversed order.
-fn elements(blob: &Blob) -> Result<Vec<Fr>, KzgError> {
-    let chunks = blob.chunks(32).map(scalar);
+/// The elements of a blob or cell: values of its polynomial at roots of unity in bit-reversed order.
+fn elements(bytes: &[u8]) -> Result<Vec<Fr>, KzgError> {
+    let chunks = bytes.chunks(32).map(scalar);
     chunks.collect::<Option<_>>().ok_or(KzgError::Malformed)
 }
 
-/// The coefficients of a blob's polynomial.
-fn coefficients(mut elements: Vec<Fr>) -> Result<Vec<Fr>, KzgError> {
+/// The coefficients of the polynomial that has these values at the roots of unity in bit-reversed order.
+fn interpolated(mut elements: Vec<Fr>) -> Result<Vec<Fr>, KzgError> {
     reverse_bits(&mut elements);
     let inverse = |x: Fr| x.inverse().ok_or(KzgError::Malformed);
     let root = root_of_unity(elements.len())?;
     transform(&mut elements, inverse(root)?);
-    let scale = inverse(Fr::from(ELEMENTS_PER_BLOB as u64))?;
+    let scale = inverse(Fr::from(elements.len() as u64))?;
     elements.iter_mut().for_each(|x| *x *= scale);
     Ok(elements)
 }
@@ -195,8 +285,8 @@ fn challenge(blob: &Blob, commitment: &KzgPoint) -> Fr {
 }
 
 /// A number that depends on everything else, so that it can't be chosen first.
-fn weight(blob: &Blob, commitment: &KzgPoint, proofs: &[KzgPoint]) -> Fr {
-    let mut all = [blob.as_slice(), commitment.as_slice()].concat();
+fn weight(given: &[u8], commitment: &KzgPoint, proofs: &[KzgPoint]) -> Fr {
+    let mut all = [given, commitment.as_slice()].concat();
     proofs
         .iter()
         .for_each(|proof| all.extend_from_slice(proof.as_slice()));

@@ -43,7 +43,7 @@ pub use keccak::{Lanes, keccak256_batch, keccak256_batch_by};
 pub use keys::{KeyError, public_key, recover_public_key, shared_secret};
 pub use kzg::{
     Blob, CELLS_PER_EXT_BLOB, Cell, KzgError, KzgPoint, blob_cells, blob_commitment, blob_proof,
-    cell_proofs, load_kzg_setup, verify_blob_proofs, verify_cell_proofs,
+    cell_proofs, load_kzg_setup, verify_blob_proofs, verify_cell_proofs, verify_cells,
 };
 pub use precompile::{
     PrecompileHalt, PrecompileSet, Precompiled, forget_precompile_results,

@@ -6,6 +6,7 @@
 //! | `known` | the transactions that a peer is known to have |
 //! | `fetcher` | announced transactions, until they are here |
 //! | `cells` | blob transactions that came without their blobs, until their cells are here |
+//! | `sampling` | which blobs are taken whole, and which columns of the others |
 //! | `send` | which peers get a transaction in full, and which its hash |
 //! | `transaction` | transactions as peers send them |
 //! | `recent` | a map of the last transactions |
@@ -20,6 +21,7 @@ mod known;
 mod machine;
 mod pool;
 mod recent;
+mod sampling;
 mod send;
 mod task;
 mod transaction;
@@ -28,8 +30,10 @@ pub use breach::GossipBreach;
 pub use fetcher::{FetchAction, Fetcher, Received};
 pub use known::KnownSet;
 pub use pool::{
-    Announceable, NewTransaction, PoolView, ReceivedBatch, ReceivedTransaction, Verdict,
+    Announceable, NewTransaction, PoolView, ReceivedBatch, ReceivedCells, ReceivedTransaction,
+    Verdict,
 };
+pub use sampling::MIN_WHOLE_PERCENT;
 pub use send::{Outgoing, Recipients, SendSecret, Spread};
 pub use task::GossipHandle;
 pub(crate) use task::{Links, start};

@@ -83,6 +83,21 @@ impl<'o> Object<'o> {
         }
     }
 
+    /// An array of DATA or null.
+    pub(crate) fn optional_data_list(
+        &mut self,
+        name: &str,
+        items: impl IntoIterator<Item = Option<impl AsRef<[u8]>>>,
+    ) {
+        let mut list = self.array(name);
+        for item in items {
+            match item {
+                Some(item) => list.data(item.as_ref()),
+                None => null(list.item()),
+            }
+        }
+    }
+
     /// A string, escaped.
     pub(crate) fn string(&mut self, name: &str, text: &str) {
         string(self.field(name), text);

@@ -369,7 +369,8 @@ impl Builder {
                     break pooled;
                 }
                 // A block with a blob transaction can't be published without its blobs.
-                if let Some(sidecar) = self.pool.sidecar(&pooled.hash) {
+                let sidecar = self.pool.sidecar(&pooled.hash);
+                if let Some(sidecar) = sidecar.filter(|sidecar| sidecar.is_whole()) {
                     sidecars.insert(pooled.hash, sidecar);
                     break pooled;
                 }

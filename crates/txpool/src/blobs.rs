@@ -128,10 +128,11 @@ impl BlobStore {
         self.sidecars.get(tx).map(|stored| &stored.sidecar)
     }
 
-    /// A blob by its versioned hash.
+    /// A blob by its versioned hash, whole if one of its transactions has it so.
     pub(crate) fn blob(&self, versioned_hash: &B256) -> Option<PooledBlob> {
-        let (tx, index) = self.by_versioned_hash.get(versioned_hash)?.last()?;
-        let stored = self.sidecars.get(tx)?;
+        let owners = self.by_versioned_hash.get(versioned_hash)?.iter();
+        let owners = owners.filter_map(|(tx, index)| Some((self.sidecars.get(tx)?, index)));
+        let (stored, index) = owners.max_by_key(|(stored, _)| stored.sidecar.is_whole())?;
         Some(PooledBlob {
             sidecar: Arc::clone(&stored.sidecar),
             index: *index,

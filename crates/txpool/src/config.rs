@@ -43,6 +43,8 @@ pub struct PoolConfig {
     pub price_bump_percent: u32,
     /// `--tx-pool-blob-price-bump`, percent.
     pub blob_price_bump_percent: u32,
+    /// `--tx-pool-blob-fetch-probability`, percent, 15 to 100.
+    pub whole_blobs_percent: u8,
     /// `--tx-pool-min-gas-price`, wei, for all but priority transactions.
     pub min_gas_price: u128,
     /// `--tx-pool-priority-senders`: always first, and like local ones otherwise.
@@ -76,6 +78,7 @@ impl Default for PoolConfig {
             retention_s: 13 * 3_600,
             price_bump_percent: 10,
             blob_price_bump_percent: 100,
+            whole_blobs_percent: 15,
             min_gas_price: 1_000,
             priority_senders: HashSet::default(),
             no_local_priority: false,

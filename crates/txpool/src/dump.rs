@@ -2,7 +2,7 @@
 //!
 //! The first line is `# niwaki txpool 1`. Each further line is one transaction: `l` if it is local or `r` if it is
 //! remote, a space, and its network encoding (with blobs) in hex. Empty lines and lines that begin with `#` are
-//! ignored. Older transactions come first.
+//! ignored. Older transactions come first. Those whose blobs are sampled are not saved: peers have them.
 
 use crate::error::PoolError;
 use crate::pool::Pool;

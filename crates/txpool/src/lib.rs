@@ -54,7 +54,7 @@ pub use events::{DropReason, PoolEvent};
 pub use flows::{Flows, TxClass};
 pub use head::{HeadUpdate, SharedView};
 pub use pool::{Pool, PoolStats, SenderContent};
-pub use sidecar::{PooledBlob, Sidecar, cells_of, proofs as sidecar_proofs};
+pub use sidecar::{PooledBlob, SampledBlobs, Sidecar, cells_of, check_proofs};
 pub use transaction::{Incoming, Origin, PooledTransaction, encode_network, encode_without_blobs};
 
 #[cfg(test)]

@@ -39,6 +39,8 @@ pub struct Pool {
     next_seq: AtomicU64,
     /// The current minimum; the option in `config` is only the initial one.
     min_gas_price: RwLock<u128>,
+    /// The columns that the consensus client keeps; all until it says which.
+    custody_columns: RwLock<u128>,
     sender_filter: SenderFilter,
 }
 
@@ -130,6 +132,7 @@ impl Pool {
             head_change: Mutex::new(fork),
             next_seq: AtomicU64::new(0),
             min_gas_price,
+            custody_columns: RwLock::new(u128::MAX),
             sender_filter: SenderFilter::default(),
         }
     }
@@ -168,6 +171,23 @@ impl Pool {
             .write()
             .unwrap_or_else(PoisonError::into_inner);
         *least = price;
+    }
+
+    /// The columns of cells that the consensus client keeps: bit `i` is set for column `i`. All until it says which (EIP-8070).
+    pub fn custody_columns(&self) -> u128 {
+        *self
+            .custody_columns
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes [`Pool::custody_columns`] for transactions that come from now on; those in the pool keep what they have.
+    pub fn set_custody_columns(&self, columns: u128) {
+        let mut current = self
+            .custody_columns
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        *current = columns;
     }
 
     /// Calls `listener` for all events from now on, in order, on the threads that change the pool. It must be quick; it
@@ -391,7 +411,7 @@ impl Pool {
         [pending, queued]
     }
 
-    /// Writes all transactions in the format of `txpool.dump` and returns their number.
+    /// Writes all transactions but those that are sampled in the format of `txpool.dump`, and returns their number.
     ///
     /// # Errors
     /// Errors of `out`.
@@ -399,7 +419,9 @@ impl Pool {
         let txs: Vec<_> = {
             let store = self.read();
             let txs = store.by_age.values().filter_map(|h| store.txs.get(h));
-            txs.map(|tx| (Arc::clone(tx), store.blobs.get(&tx.hash).cloned()))
+            let txs = txs.map(|tx| (Arc::clone(tx), store.blobs.get(&tx.hash).cloned()));
+            let is_whole = |sidecar: &Arc<Sidecar>| sidecar.is_whole();
+            txs.filter(|(_, sidecar)| sidecar.as_ref().is_none_or(is_whole))
                 .collect()
         };
         write_dump(out, &txs)

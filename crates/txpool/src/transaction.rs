@@ -2,17 +2,18 @@
 
 use crate::config::PoolConfig;
 use crate::error::PoolError;
-use crate::sidecar::{Sidecar, sidecar_bytes};
+use crate::sidecar::{SampledBlobs, Sidecar, sidecar_bytes};
 use alloy_consensus::{EthereumTxEnvelope, TxEip4844WithSidecar};
-use alloy_eips::eip7594::BlobTransactionSidecarEip7594;
+use alloy_eips::eip7594::{BlobTransactionSidecarEip7594, BlobTransactionSidecarVariant};
+use niwaki_crypto::Cell;
 use niwaki_primitives::{
-    Address, B256, Decodable2718, Encodable2718, SignedAuthorization, Transaction, TxEnvelope,
-    Typed2718, U256,
+    Address, B256, Bytes, Decodable2718, Encodable2718, SignedAuthorization, Transaction,
+    TxEnvelope, Typed2718, U256,
 };
 use niwaki_rules::{recover_authority, upfront_cost};
 use std::sync::Arc;
 
-type NetworkTx = EthereumTxEnvelope<TxEip4844WithSidecar<Sidecar>>;
+type NetworkTx = EthereumTxEnvelope<TxEip4844WithSidecar<BlobTransactionSidecarVariant>>;
 
 /// Bytes that the pool's tables take for one transaction besides its own, measured where each has its own sender
 /// (`memory_per_transaction` in the tests); less for those that share a sender.
@@ -61,7 +62,7 @@ impl Incoming {
                 let signed = alloy_consensus::Signed::new_unchecked(tx, signature, hash);
                 Ok(Self {
                     tx: TxEnvelope::Eip4844(signed),
-                    sidecar: Some(Arc::new(sidecar)),
+                    sidecar: Some(Arc::new(sidecar.into())),
                 })
             }
             Ok(NetworkTx::Legacy(tx)) => Ok(TxEnvelope::Legacy(tx).into()),
@@ -76,6 +77,35 @@ impl Incoming {
             }),
         }
     }
+
+    /// Decodes a blob transaction as peers send it from eth/72 on, without blobs. `cells` are those of its blobs in these columns (bit `i`
+    /// for column `i`): of the first column those of every blob, then of the next.
+    ///
+    /// # Errors
+    /// As [`Incoming::decode`].
+    ///
+    /// Spec: EIP-8070.
+    pub fn decode_sampled(bytes: &[u8], columns: u128, cells: &[Bytes]) -> Result<Self, PoolError> {
+        let malformed = |reason: &str| PoolError::Malformed {
+            reason: reason.to_owned(),
+        };
+        let Self { tx, sidecar } = Self::decode(bytes)?;
+        let proven = match sidecar.map(Arc::unwrap_or_clone) {
+            Some(Sidecar::Eip7594(proven)) if proven.blobs.is_empty() => proven,
+            _ => return Err(malformed("cells of a transaction without cell proofs")),
+        };
+        let cell = |cell: &Bytes| Cell::try_from(&cell[..]);
+        let cells: Result<Vec<Cell>, _> = cells.iter().map(cell).collect();
+        let sampled = SampledBlobs {
+            proven,
+            columns,
+            cells: cells.map_err(|_| malformed("a cell of other than 2048 bytes"))?,
+        };
+        Ok(Self {
+            tx,
+            sidecar: Some(Arc::new(Sidecar::Sampled(sampled))),
+        })
+    }
 }
 
 impl From<TxEnvelope> for Incoming {
@@ -84,13 +114,13 @@ impl From<TxEnvelope> for Incoming {
     }
 }
 
-/// The network encoding of a transaction, with its sidecar if there is one.
+/// The network encoding of a transaction, with its sidecar if there is one; what is sampled has no blobs there.
 pub fn encode_network(tx: &TxEnvelope, sidecar: Option<&Sidecar>) -> Vec<u8> {
     match (tx, sidecar) {
         (TxEnvelope::Eip4844(signed), Some(sidecar)) => {
             let whole = TxEip4844WithSidecar {
                 tx: signed.tx().clone(),
-                sidecar: sidecar.clone(),
+                sidecar: sidecar.to_encoded(),
             };
             let signed =
                 alloy_consensus::Signed::new_unchecked(whole, *signed.signature(), *signed.hash());
@@ -105,8 +135,10 @@ pub fn encode_network(tx: &TxEnvelope, sidecar: Option<&Sidecar>) -> Vec<u8> {
 ///
 /// Spec: EIP-8070.
 pub fn encode_without_blobs(tx: &TxEnvelope, sidecar: &Sidecar) -> Option<Vec<u8>> {
-    let full = sidecar.as_eip7594().filter(|_| tx.is_eip4844())?;
-    let (commitments, cell_proofs) = (full.commitments.clone(), full.cell_proofs.clone());
+    if !tx.is_eip4844() || !sidecar.has_cell_proofs() {
+        return None;
+    }
+    let (commitments, cell_proofs) = (sidecar.commitments().to_vec(), sidecar.proofs().to_vec());
     let without = BlobTransactionSidecarEip7594::new(Vec::new(), commitments, cell_proofs);
     Some(encode_network(tx, Some(&Sidecar::Eip7594(without))))
 }

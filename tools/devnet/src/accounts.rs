@@ -2,13 +2,13 @@
 
 use crate::genesis::CHAIN_ID;
 use alloy_consensus::{TxEip1559, TxEip2930, TxEip7702};
-use alloy_eips::eip7594::{BlobTransactionSidecarEip7594, BlobTransactionSidecarVariant};
+use alloy_eips::eip7594::BlobTransactionSidecarEip7594;
 use eyre::Result;
-use niwaki_crypto::{blob_commitment, cell_proofs, sha256};
+use niwaki_crypto::{Blob, blob_commitment, cell_proofs, sha256};
 use niwaki_primitives::{AccessList, AccessListItem, Address, B256, Bytes, TxKind, U256, address};
 use niwaki_testkit::Key;
 use niwaki_testkit::transactions::{eip2930, eip4844, eip7702, legacy};
-use niwaki_txpool::encode_network;
+use niwaki_txpool::{Sidecar, encode_network};
 use rand::Rng;
 use rand::rngs::SmallRng;
 use std::sync::Arc;
@@ -59,23 +59,31 @@ pub(crate) struct SentTransaction {
 
 /// Blobs with commitments and proofs, made once at the start.
 #[derive(Clone, Debug)]
-pub(crate) struct BlobSidecars(Vec<Arc<BlobTransactionSidecarVariant>>);
+pub(crate) struct BlobSidecars(Vec<Arc<Sidecar>>);
 
 impl BlobSidecars {
-    /// `count` sidecars of one blob each, about 0.3 s each.
+    /// `count` sidecars of one, two and three blobs in turn. About 0.3 s for each blob.
     pub(crate) fn new(count: u8) -> Result<Self> {
         let make = |number: u8| -> Result<_> {
-            let mut blob = Box::new(alloy_eips::eip4844::Blob::repeat_byte(0));
-            for (value, element) in (0..=250_u8).cycle().zip(blob.chunks_mut(32)) {
-                // The first byte of each element stays zero, so that it is below the modulus.
-                element[1..].fill(number.wrapping_add(value));
+            let mut sidecar = BlobTransactionSidecarEip7594::default();
+            for seed in 0..=number % 3 {
+                let mut blob = Box::new(Blob::ZERO);
+                for (value, element) in (0..=250_u8).cycle().zip(blob.chunks_mut(32)) {
+                    // The first byte of each element stays zero, so that it is below the modulus.
+                    element[1..].fill((4 * number + seed).wrapping_add(value));
+                }
+                sidecar.commitments.push(blob_commitment(&blob)?);
+                sidecar.cell_proofs.extend(cell_proofs(&blob)?);
+                sidecar.blobs.push(*blob);
             }
-            let commitment = blob_commitment(&blob)?;
-            let proofs = cell_proofs(&blob)?;
-            let sidecar = BlobTransactionSidecarEip7594::new(vec![*blob], vec![commitment], proofs);
-            Ok(Arc::new(BlobTransactionSidecarVariant::Eip7594(sidecar)))
+            Ok(Arc::new(Sidecar::Eip7594(sidecar)))
         };
         (0..count).map(make).collect::<Result<_>>().map(Self)
+    }
+
+    /// Only one of them.
+    pub(crate) fn only(&self, index: usize) -> Self {
+        Self(self.0.get(index).into_iter().cloned().collect())
     }
 }
 

@@ -9,6 +9,7 @@
 //! | `matrix` | every client from every client, restarted, through reorganisations |
 //! | `file` | a chain of a file: imported by one node, fetched by another, compared |
 //! | `follow` | two nodes, each block given to one: the other fetches it; transactions reach both |
+//! | `blobs` | blob transactions of which some nodes take a few columns |
 //! | `backward` | gaps of many sizes, filled while peers come and go |
 //! | `ten` | nodes that find each other by discovery alone |
 //! | `kill` | the syncing node gets SIGKILL, again and again |
@@ -24,6 +25,7 @@
 //! | `findings` | figures and claims, printed and as JSON |
 
 mod backward;
+mod blobs;
 mod chain;
 mod devp2p;
 mod file;
@@ -63,6 +65,8 @@ enum Scenario {
     File(file::FileOptions),
     /// Each block goes to one of two nodes; the other fetches it. Transactions of all types reach both pools.
     Follow(follow::FollowOptions),
+    /// Blob transactions among nodes that take the blobs whole and nodes that take the columns they keep (EIP-8070).
+    Blobs(blobs::BlobOptions),
     /// A node fetches the blocks up to a head that it is given, while its peers come and go.
     Backward(backward::BackwardOptions),
     /// Nodes that know one boot node find each other by discovery.
@@ -137,6 +141,7 @@ pub(crate) fn run(options: &PeersOptions) -> Result<()> {
         Scenario::Matrix(options) => matrix::run(options),
         Scenario::File(options) => file::run(options),
         Scenario::Follow(options) => follow::run(options),
+        Scenario::Blobs(options) => blobs::run(options),
         Scenario::Backward(options) => backward::run(options),
         Scenario::Ten(options) => ten::run(options),
         Scenario::Kill(options) => kill::run(options),

@@ -6,11 +6,13 @@
 //!                                  \-> fetched again, as a whole, from another announcer
 //! ```
 //!
-//! This node takes the 64 data columns of every blob, which are the blob: it is a provider of all (EIP-8070 lets a node choose to be one
-//! for each transaction). Proofs are not bound by the transaction's hash. So transaction and cells come from one peer: if the proofs are
-//! wrong, it is known who sent them.
+//! Of a transaction that is taken whole these are the 64 data columns of every blob, which are the blob; of one that is sampled those that
+//! the consensus client keeps, and one more. Proofs are not bound by the transaction's hash. So transaction and cells come from one peer:
+//! if the proofs are wrong, it is known who sent them.
 
 use super::GossipBreach;
+use super::pool::{ReceivedCells, ReceivedTransaction};
+use super::sampling::Sampling;
 use super::transaction::{DATA_COLUMNS, FromPeer, with_blobs};
 use crate::peers::ConnId;
 use crate::wire::{Announced, CellMask};
@@ -22,8 +24,8 @@ use std::collections::{BTreeMap, VecDeque};
 const ANSWER_MS: u64 = 5_000;
 /// Transactions that wait for cells, of all peers; each has at most 128 KiB of its own.
 const MAX_WANTED: usize = 1024;
-/// Blobs asked for at a time, unless one transaction has more: the answer has 2 MiB.
-const MAX_ASKED_BLOBS: usize = 16;
+/// Cells asked for at a time, unless one transaction has more: the answer has 2 MiB.
+const MAX_ASKED_CELLS: usize = 1024;
 /// Announcers that are remembered of a transaction.
 const MAX_OTHERS: usize = 16;
 
@@ -37,21 +39,24 @@ pub(super) struct Blobless {
     pub(super) first: ConnId,
     /// Who else announced it with all columns.
     pub(super) others: Vec<(ConnId, Announced)>,
+    /// Whether cells are enough.
+    pub(super) is_sampled: bool,
 }
 
-/// A request for the data columns of transactions.
+/// A request for columns of transactions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct CellRequest {
     pub(super) conn: ConnId,
     pub(super) request: u64,
     pub(super) transactions: Vec<B256>,
+    pub(super) columns: CellMask,
 }
 
 /// What an answer or the lack of one leaves.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Cells {
-    /// With their blobs, whose proofs are not verified.
-    pub(super) whole: Vec<(Blobless, Bytes)>,
+    /// With their blobs or cells, whose proofs are not verified.
+    pub(super) complete: Vec<(Blobless, ReceivedTransaction)>,
     /// Those of which the peer did not deliver the cells.
     pub(super) lost: Vec<Blobless>,
 }
@@ -60,6 +65,7 @@ pub(super) struct Cells {
 struct Open {
     request: u64,
     asked: Vec<B256>,
+    columns: CellMask,
     deadline_ms: u64,
 }
 
@@ -77,16 +83,12 @@ pub(super) struct CellFetcher {
     last_request: u64,
 }
 
-/// All columns that are asked for.
-pub(super) fn data_columns() -> CellMask {
-    let mut columns = CellMask::default();
-    (0..DATA_COLUMNS).for_each(|column| columns.set(column));
-    columns
-}
+/// The columns that are the blobs.
+const DATA: CellMask = CellMask::from_bits(u128::MAX >> (128 - DATA_COLUMNS));
 
 /// Whether a peer with these columns can deliver whole blobs.
 pub(super) fn has_data(columns: Option<CellMask>) -> bool {
-    columns.is_some_and(|columns| (0..DATA_COLUMNS).all(|column| columns.has(column)))
+    columns.is_some_and(|columns| columns.bits() & DATA.bits() == DATA.bits())
 }
 
 impl CellFetcher {
@@ -149,10 +151,13 @@ impl CellFetcher {
             // It came after its time.
             return Ok(result);
         };
+        // Fewer columns are no use: others are asked for all.
+        let is_complete = columns == open.columns;
         let mut left = open.asked;
         for (hash, cells) in cells {
-            match self.take_cells(&mut left, hash, &cells, columns) {
-                Ok(whole) => result.whole.extend(whole),
+            let cells = ReceivedCells { columns, cells };
+            match self.take_cells(&mut left, hash, cells, is_complete) {
+                Ok(complete) => result.complete.extend(complete),
                 Err(breach) => {
                     // It goes, and what it was asked for with it.
                     let peer = self.peers.entry(conn).or_default();
@@ -171,20 +176,36 @@ impl CellFetcher {
         &mut self,
         left: &mut Vec<B256>,
         hash: B256,
-        cells: &[Bytes],
-        columns: CellMask,
-    ) -> Result<Option<(Blobless, Bytes)>, GossipBreach> {
+        cells: ReceivedCells,
+        is_complete: bool,
+    ) -> Result<Option<(Blobless, ReceivedTransaction)>, GossipBreach> {
         let at = left.iter().position(|asked| *asked == hash);
         let at = at.ok_or(GossipBreach::NotAsked(hash))?;
         let wanted = self.wanted.get(&hash);
-        // Some of the columns are no use: others are asked for all.
-        let Some(wanted) = wanted.filter(|_| columns == data_columns()) else {
+        let Some(wanted) = wanted.filter(|_| is_complete) else {
             return Ok(None);
         };
-        let whole = with_blobs(&wanted.transaction, cells);
-        let whole = whole.map_err(|_| GossipBreach::Cells(hash))?;
+        let transaction = &wanted.transaction;
+        let received = if wanted.is_sampled {
+            let count = transaction.missing_blobs * cells.columns.count();
+            if cells.cells.len() != count {
+                return Err(GossipBreach::Cells(hash));
+            }
+            ReceivedTransaction {
+                hash,
+                bytes: transaction.bytes.clone(),
+                cells: Some(cells),
+            }
+        } else {
+            let bytes = with_blobs(transaction, &cells.cells);
+            ReceivedTransaction {
+                hash,
+                bytes: bytes.map_err(|_| GossipBreach::Cells(hash))?,
+                cells: None,
+            }
+        };
         left.swap_remove(at);
-        Ok(self.wanted.remove(&hash).map(|wanted| (wanted, whole)))
+        Ok(self.wanted.remove(&hash).map(|wanted| (wanted, received)))
     }
 
     fn take_open(&mut self, conn: ConnId, request: u64) -> Option<Open> {
@@ -194,7 +215,11 @@ impl CellFetcher {
 
     /// Does what is due: gives up what takes too long, and asks the peers that are free. Returns the requests, what was given up, and of
     /// which peers.
-    pub(super) fn tick(&mut self, now_ms: u64) -> (Vec<CellRequest>, Vec<(ConnId, Vec<Blobless>)>) {
+    pub(super) fn tick(
+        &mut self,
+        sampling: &Sampling,
+        now_ms: u64,
+    ) -> (Vec<CellRequest>, Vec<(ConnId, Vec<Blobless>)>) {
         let (mut requests, mut late) = (Vec::new(), Vec::new());
         for (conn, peer) in &mut self.peers {
             if let Some(open) = peer.open.take_if(|open| open.deadline_ms <= now_ms) {
@@ -205,36 +230,54 @@ impl CellFetcher {
             if peer.open.is_some() {
                 continue;
             }
-            let (mut asked, mut blobs) = (Vec::new(), 0);
-            while let Some(hash) = peer.queue.front() {
-                let wanted = self.wanted.get(hash).filter(|wanted| wanted.conn == *conn);
-                let own = wanted.map_or(0, |wanted| wanted.transaction.missing_blobs);
-                if !asked.is_empty() && blobs + own > MAX_ASKED_BLOBS {
-                    break;
-                }
-                if own > 0 {
-                    asked.push(*hash);
-                    blobs += own;
-                }
-                peer.queue.pop_front();
-            }
-            if asked.is_empty() {
+            let request = self.last_request + 1;
+            let sampled = sampling.columns(request);
+            let Some((asked, columns)) = next_asked(*conn, &mut peer.queue, &self.wanted, sampled)
+            else {
                 continue;
-            }
-            self.last_request += 1;
+            };
+            self.last_request = request;
             peer.open = Some(Open {
-                request: self.last_request,
+                request,
                 asked: asked.clone(),
+                columns,
                 deadline_ms: now_ms.saturating_add(ANSWER_MS),
             });
             requests.push(CellRequest {
                 conn: *conn,
-                request: self.last_request,
+                request,
                 transactions: asked,
+                columns,
             });
         }
         (requests, late)
     }
+}
+
+/// Takes from a peer's queue what it is asked for next, and the columns: those of the first transaction in it, up to one that needs others.
+fn next_asked(
+    conn: ConnId,
+    queue: &mut VecDeque<B256>,
+    wanted: &HashMap<B256, Blobless>,
+    sampled: CellMask,
+) -> Option<(Vec<B256>, CellMask)> {
+    let mut asked: Option<(Vec<B256>, CellMask)> = None;
+    let mut cells = 0;
+    while let Some(hash) = queue.front() {
+        if let Some(wanted) = wanted.get(hash).filter(|wanted| wanted.conn == conn) {
+            let columns = if wanted.is_sampled { sampled } else { DATA };
+            let own = wanted.transaction.missing_blobs * columns.count();
+            let (hashes, common) = asked.get_or_insert_with(|| (Vec::new(), columns));
+            let is_first = hashes.is_empty();
+            if !is_first && (*common != columns || cells + own > MAX_ASKED_CELLS) {
+                break;
+            }
+            hashes.push(*hash);
+            cells += own;
+        }
+        queue.pop_front();
+    }
+    asked
 }
 
 #[cfg(test)]

@@ -2,9 +2,11 @@
 //!
 //! ```text
 //! announced -> waits 500 ms for a broadcast -> gathers 100 ms -> queued -> asked of one announcer -> here
-//!              (a blob transaction: 0 ms)                          ^                 | 5 s, or not in the answer
+//!              (a blob transaction: see below)                     ^                 | 5 s, or not in the answer
 //!                                                                  \-----------------/ the next announcer
 //! ```
+//!
+//! A blob transaction does not wait, or if it is sampled until two peers have announced it, 2 s at most.
 //!
 //! A peer has one open request at most. The announcers that are free take the queued hashes in turn, the oldest first, so the load
 //! is even. A peer that let a request time out is asked nothing more until it answers, or 15 s have passed.
@@ -15,15 +17,21 @@
 //! What holds at any time: no hash is in two requests that have not timed out; a hash is dropped only when it is here, or when no
 //! announcer of it is left.
 
+mod taker;
+
+use super::sampling::{PROVIDERS, Sampling};
 use super::{BLOB_TYPE, GossipBreach, KnownSet};
 use crate::peers::ConnId;
-use crate::wire::Announced;
+use crate::wire::{Announced, CellMask};
 use niwaki_primitives::B256;
 use niwaki_primitives::map::{HashMap, HashSet};
 use std::collections::{BTreeMap, BTreeSet};
+use taker::Taker;
 
 /// A hash waits so long for the transaction to come unasked.
 const WAIT_MS: u64 = 500;
+/// A sampled blob transaction waits so long for a second peer that has its blobs.
+const AVAILABLE_MS: u64 = 2_000;
 /// So long more hashes are gathered once one has waited.
 const GATHER_MS: u64 = 100;
 /// An answer takes less.
@@ -34,12 +42,6 @@ const LATE_MS: u64 = 15_000;
 const MAX_OF_PEER: usize = 4096;
 /// Announcements that are remembered in all.
 const MAX_IN_ALL: usize = 32_768;
-/// Hashes in a request.
-const MAX_ASKED: usize = 256;
-/// Bytes that a request asks for, unless one transaction is larger.
-const MAX_ASKED_BYTES: usize = 128 * 1024;
-/// What a transaction is reckoned to have whose size was not announced.
-const UNTYPED_BYTES: usize = 512;
 /// A transaction may differ so much from its announced size: clients count the envelope in different ways.
 const SIZE_SLACK_BYTES: u32 = 8;
 /// Underpriced transactions are forgotten after once or twice this time.
@@ -145,11 +147,13 @@ pub struct Fetcher {
     aged_ms: u64,
     mined: KnownSet,
     is_held: bool,
+    sampling: Sampling,
 }
 
 impl Fetcher {
-    /// A fetcher that wants nothing. `key` is random, and secret.
-    pub fn new(key: u64) -> Self {
+    /// A fetcher that wants nothing. `key` is random, and secret; `whole_percent` of the transactions with blobs are taken with all of
+    /// them.
+    pub fn new(key: u64, whole_percent: u8) -> Self {
         Self {
             peers: BTreeMap::new(),
             wanted: HashMap::default(),
@@ -162,7 +166,18 @@ impl Fetcher {
             aged_ms: 0,
             mined: KnownSet::new(key),
             is_held: false,
+            sampling: Sampling::new(key, whole_percent),
         }
+    }
+
+    /// Which blobs are taken whole.
+    pub(super) fn sampling(&self) -> &Sampling {
+        &self.sampling
+    }
+
+    /// The columns of the other blobs that are asked for from now on.
+    pub fn set_custody(&mut self, columns: CellMask) {
+        self.sampling.set_custody(columns);
     }
 
     /// While it is held nothing is asked.
@@ -261,7 +276,12 @@ impl Fetcher {
         peer.announced.insert(tx.hash, meta);
         peer.by_age.insert(meta.seq, tx.hash);
         self.announcements += 1;
-        let wait_ms = if tx.tx_type == BLOB_TYPE { 0 } else { WAIT_MS };
+        let is_sampled = tx.tx_type == BLOB_TYPE && !self.sampling.is_whole(&tx.hash);
+        let wait_ms = match tx.tx_type {
+            BLOB_TYPE if is_sampled => AVAILABLE_MS,
+            BLOB_TYPE => 0,
+            _ => WAIT_MS,
+        };
         let waiting = &mut self.waiting;
         let wanted = self.wanted.entry(tx.hash).or_insert_with(|| {
             let ready_ms = now_ms.saturating_add(wait_ms);
@@ -272,6 +292,15 @@ impl Fetcher {
             }
         });
         wanted.announcers.push(conn);
+        if is_sampled
+            && wanted.announcers.len() >= PROVIDERS
+            && let Stage::Waiting(ready_ms) = wanted.stage
+            && ready_ms > now_ms
+        {
+            self.waiting.remove(&(ready_ms, tx.hash));
+            self.waiting.insert((now_ms, tx.hash));
+            wanted.stage = Stage::Waiting(now_ms);
+        }
     }
 
     /// A peer does not count as an announcer of a hash any more. Without any the hash is dropped.
@@ -460,16 +489,7 @@ impl Fetcher {
             return;
         }
         let free = self.peers.iter().filter(|(_, peer)| peer.is_free(now_ms));
-        let mut takers: Vec<_> = free
-            .map(|(conn, peer)| Taker {
-                conn: *conn,
-                hashes: peer.by_age.values(),
-                peer,
-                asked: Vec::new(),
-                bytes: 0,
-                is_done: false,
-            })
-            .collect();
+        let mut takers: Vec<_> = free.map(|(conn, peer)| Taker::new(*conn, peer)).collect();
         while takers.iter().any(|taker| !taker.is_done) {
             for taker in takers.iter_mut().filter(|taker| !taker.is_done) {
                 taker.take_one(&mut self.wanted);
@@ -519,48 +539,6 @@ impl Fetcher {
     /// Whether none is.
     pub fn is_empty(&self) -> bool {
         self.wanted.is_empty()
-    }
-}
-
-/// A peer that is free, while hashes are dealt out.
-struct Taker<'a> {
-    conn: ConnId,
-    peer: &'a Peer,
-    hashes: std::collections::btree_map::Values<'a, u64, B256>,
-    asked: Vec<(B256, Meta)>,
-    bytes: usize,
-    is_done: bool,
-}
-
-impl Taker<'_> {
-    fn take_one(&mut self, wanted: &mut HashMap<B256, Wanted>) {
-        self.is_done = self.asked.len() >= MAX_ASKED;
-        while !self.is_done {
-            let Some(hash) = self.hashes.next() else {
-                self.is_done = true;
-                return;
-            };
-            let wanted = wanted.get_mut(hash);
-            let (Some(wanted), Some(meta)) = (
-                wanted.filter(|wanted| wanted.stage == Stage::Queued),
-                self.peer.announced.get(hash),
-            ) else {
-                continue;
-            };
-            let size = match meta.tx_type {
-                Announced::UNTYPED => UNTYPED_BYTES,
-                _ => meta.size as usize,
-            };
-            let bytes = self.bytes.saturating_add(size);
-            if bytes > MAX_ASKED_BYTES && !self.asked.is_empty() {
-                self.is_done = true;
-                return;
-            }
-            wanted.stage = Stage::Asked(self.conn);
-            self.bytes = bytes;
-            self.asked.push((*hash, *meta));
-            return;
-        }
     }
 }
 

@@ -13,10 +13,11 @@
 
 mod outgoing;
 
-use super::cells::{Blobless, CellFetcher, Cells, data_columns, has_data};
+use super::cells::{Blobless, CellFetcher, Cells, has_data};
 use super::fetcher::{FetchAction, Fetcher, Received};
 use super::pool::{Announceable, ReceivedTransaction, Verdict};
 use super::recent::Recent;
+use super::sampling::PROVIDERS;
 use super::send::SendSecret;
 use super::transaction::FromPeer;
 use super::{BLOB_TYPE, GossipBreach, KnownSet};
@@ -106,9 +107,10 @@ pub(super) struct Gossip {
 }
 
 impl Gossip {
-    /// A machine without peers, as if syncing. `secret` and `key` are random.
-    pub(super) fn new(secret: SendSecret, key: u64, is_here: IsHere) -> Self {
-        let mut fetcher = Fetcher::new(key);
+    /// A machine without peers, as if syncing. `secret` and `key` are random; `whole_percent` of the transactions with blobs are taken with
+    /// all of them.
+    pub(super) fn new(secret: SendSecret, key: u64, whole_percent: u8, is_here: IsHere) -> Self {
+        let mut fetcher = Fetcher::new(key, whole_percent);
         fetcher.hold(true);
         Self {
             is_here,
@@ -158,6 +160,11 @@ impl Gossip {
         let was_syncing = std::mem::replace(&mut self.is_syncing, is_syncing);
         self.hold();
         was_syncing
+    }
+
+    /// The columns that the consensus client keeps.
+    pub(super) fn set_custody(&mut self, columns: CellMask) {
+        self.fetcher.set_custody(columns);
     }
 
     /// While the pool has enough to do nothing is asked.
@@ -258,8 +265,11 @@ impl Gossip {
                 .map(|(conn, _)| *conn);
             self.fetcher.received(&hash);
             self.handed.insert(hash, first.unwrap_or(conn));
-            let bytes = transaction.bytes;
-            new.push(ReceivedTransaction { hash, bytes });
+            new.push(ReceivedTransaction {
+                hash,
+                bytes: transaction.bytes,
+                cells: None,
+            });
         }
         hand_over(conn, new)
     }
@@ -334,18 +344,24 @@ impl Gossip {
             }
             let first = announcers.first().map_or(conn, |(conn, _)| *conn);
             if transaction.missing_blobs > 0 {
+                let is_whole = self.fetcher.sampling().is_whole(&hash);
+                let is_sampled = !is_whole && announcers.len() >= PROVIDERS;
                 let others = announcers.into_iter().filter(|(other, _)| *other != conn);
                 self.cells.add(Blobless {
                     transaction,
                     conn,
                     first,
                     others: others.collect(),
+                    is_sampled,
                 });
                 continue;
             }
             self.handed.insert(hash, first);
-            let bytes = transaction.bytes;
-            new.push(ReceivedTransaction { hash, bytes });
+            new.push(ReceivedTransaction {
+                hash,
+                bytes: transaction.bytes,
+                cells: None,
+            });
         }
         let mut actions = hand_over(conn, new);
         actions.extend(self.fetch(now_ms));
@@ -361,15 +377,14 @@ impl Gossip {
         columns: CellMask,
         now_ms: u64,
     ) -> Vec<Action> {
-        let Cells { whole, lost } = match self.cells.answer(conn, request, cells, columns) {
+        let Cells { complete, lost } = match self.cells.answer(conn, request, cells, columns) {
             Ok(cells) => cells,
             Err(breach) => return self.cut(conn, breach, now_ms),
         };
         let mut new = Vec::new();
-        for (blobless, bytes) in whole {
-            let hash = blobless.transaction.hash;
-            self.handed.insert(hash, blobless.first);
-            new.push(ReceivedTransaction { hash, bytes });
+        for (blobless, received) in complete {
+            self.handed.insert(received.hash, blobless.first);
+            new.push(received);
         }
         let mut actions = hand_over(conn, new);
         self.fetch_again(lost, now_ms);
@@ -442,7 +457,7 @@ impl Gossip {
     /// Asks the peers that are free.
     fn fetch(&mut self, now_ms: u64) -> Vec<Action> {
         let mut actions = Vec::new();
-        let (requests, late) = self.cells.tick(now_ms);
+        let (requests, late) = self.cells.tick(self.fetcher.sampling(), now_ms);
         for (conn, lost) in late {
             let conduct = Conduct::Timeout;
             actions.push(Action::Conduct { conn, conduct });
@@ -452,7 +467,7 @@ impl Gossip {
             conn: request.conn,
             request: request.request,
             hashes: request.transactions,
-            columns: data_columns(),
+            columns: request.columns,
         }));
         let fetch = self.fetcher.tick(now_ms).into_iter();
         actions.extend(fetch.map(|action| match action {
@@ -476,7 +491,7 @@ impl Gossip {
 
 /// Orders to hand transactions over, in batches.
 fn hand_over(conn: ConnId, transactions: Vec<ReceivedTransaction>) -> Vec<Action> {
-    let batches = cut_by_bytes(transactions, BATCH, BATCH_BYTES, |tx| tx.bytes.len());
+    let batches = cut_by_bytes(transactions, BATCH, BATCH_BYTES, ReceivedTransaction::bytes);
     let batches = batches.into_iter();
     batches
         .map(|transactions| Action::HandOver { conn, transactions })

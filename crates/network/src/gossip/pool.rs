@@ -1,8 +1,10 @@
 //! What gossip and the pool say to each other. The network knows no pool: the node stands between them.
 
+use super::sampling::MIN_WHOLE_PERCENT;
 use super::send::Spread;
 use crate::peer::Room;
 use crate::peers::ConnId;
+use crate::wire::CellMask;
 use niwaki_primitives::{Address, B256, Bytes};
 use std::sync::Arc;
 use tokio::sync::OwnedSemaphorePermit;
@@ -18,6 +20,8 @@ pub struct Announceable {
     pub size_with_blobs: u32,
     /// Bytes of its EIP-2718 form as peers from eth/72 on get it, without blobs but with commitments and proofs.
     pub size_without_blobs: u32,
+    /// The columns of its blobs that are here. Peers up to eth/71 hear of it only if that is all.
+    pub columns: CellMask,
 }
 
 /// A transaction that is new in the pool, valid, and not private.
@@ -38,8 +42,26 @@ pub struct NewTransaction {
 pub struct ReceivedTransaction {
     /// Its hash, computed from its content.
     pub hash: B256,
-    /// Its EIP-2718 form, a blob transaction's with its blobs.
+    /// Its EIP-2718 form, a blob transaction's with its blobs unless it was sampled.
     pub bytes: Bytes,
+    /// The cells of its blobs that are here instead of them, if it was sampled.
+    pub cells: Option<ReceivedCells>,
+}
+
+/// Some columns of the cells of a transaction's blobs. Their proofs are not verified.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReceivedCells {
+    /// Which.
+    pub columns: CellMask,
+    /// The cells of the first of these columns, of every blob in order, then those of the next.
+    pub cells: Vec<Bytes>,
+}
+
+impl ReceivedTransaction {
+    pub(super) fn bytes(&self) -> usize {
+        let cells = self.cells.iter().flat_map(|own| &own.cells);
+        self.bytes.len() + cells.map(|cell| cell.len()).sum::<usize>()
+    }
 }
 
 /// Transactions of one peer for the pool, at most 128. What became of each is due by
@@ -69,13 +91,15 @@ pub enum Verdict {
     Invalid,
 }
 
-/// What gossip asks of the pool, on the threads of the network: the functions must be quick, and not call gossip.
+/// What gossip needs of the pool. Its functions are called on the threads of the network: they must be quick, and not call gossip.
 #[derive(Clone)]
 pub struct PoolView {
     /// Whether the pool has a transaction.
     pub is_here: Arc<dyn Fn(&B256) -> bool + Send + Sync>,
     /// At most so many pending transactions that are not private, for a peer that is new. Called on a thread of its own.
     pub pending: Arc<dyn Fn(usize) -> Vec<Announceable> + Send + Sync>,
+    /// The share of transactions whose blobs are taken whole even if not all columns are kept: a provider's (EIP-8070), percent.
+    pub whole_percent: u8,
 }
 
 impl Default for PoolView {
@@ -84,6 +108,7 @@ impl Default for PoolView {
         Self {
             is_here: Arc::new(|_| false),
             pending: Arc::new(|_| Vec::new()),
+            whole_percent: MIN_WHOLE_PERCENT,
         }
     }
 }

@@ -10,14 +10,16 @@
 //! sessions and nothing is asked: the sessions drop what comes, and requests and answers go on.
 
 use super::machine::{Action, Gossip};
-use super::pool::{Announceable, NewTransaction, PoolView, ReceivedBatch, Verdict};
+use super::pool::{
+    Announceable, NewTransaction, PoolView, ReceivedBatch, ReceivedTransaction, Verdict,
+};
 use super::send::SendSecret;
 use crate::peer::{AskError, GossipContent, GossipEvent, Peer, PeerAnswer, Room};
 use crate::peers::{ConnId, Event};
 use crate::rlpx::DisconnectReason;
 use crate::stats::Stats;
 use crate::wire::limits::MAX_ANNOUNCED;
-use crate::wire::{Answer, Request, encode_transactions};
+use crate::wire::{Answer, CellMask, Request, encode_transactions};
 use niwaki_primitives::B256;
 use rand::Rng;
 use std::collections::{HashMap, VecDeque};
@@ -67,6 +69,11 @@ impl GossipHandle {
         self.0.step(None, |gossip, _| gossip.remind(transactions));
     }
 
+    /// The columns of cells that the consensus client keeps: of sampled blobs these are asked for from now on. All at the start.
+    pub fn set_custody(&self, columns: CellMask) {
+        self.0.state().gossip.set_custody(columns);
+    }
+
     /// A block has these transactions.
     pub fn mined(&self, hashes: &[B256]) {
         self.0.step(None, |gossip, _| gossip.mined(hashes));
@@ -99,7 +106,7 @@ pub(crate) fn start(links: Links) -> (GossipHandle, mpsc::Receiver<ReceivedBatch
     let mut rng = rand::rng();
     let (secret, key) = (SendSecret(rng.random()), rng.random());
     let state = State {
-        gossip: Gossip::new(secret, key, links.pool.is_here),
+        gossip: Gossip::new(secret, key, links.pool.whole_percent, links.pool.is_here),
         peers: HashMap::new(),
         queue: VecDeque::new(),
         queue_bytes: 0,
@@ -296,7 +303,7 @@ impl Shared {
                 }
             }
             Action::HandOver { conn, transactions } => {
-                let bytes = transactions.iter().map(|tx| tx.bytes.len()).sum();
+                let bytes = transactions.iter().map(ReceivedTransaction::bytes).sum();
                 let batch = ReceivedBatch {
                     peer: conn,
                     transactions,
@@ -450,7 +457,7 @@ fn failed(gossip: &mut Gossip, asked: Asked, now_ms: u64) -> Vec<Action> {
             asked.conn,
             asked.request,
             Vec::new(),
-            crate::wire::CellMask::default(),
+            CellMask::default(),
             now_ms,
         ),
         false => gossip.answered(asked.conn, asked.request, Vec::new(), now_ms),

@@ -254,6 +254,19 @@ fn number_of(bytes: &[u8]) -> Result<u64> {
 }
 
 impl CellMask {
+    /// All columns.
+    pub const ALL: Self = Self([0xff; 16]);
+
+    /// The mask with column `i` where bit `i` is set.
+    pub const fn from_bits(bits: u128) -> Self {
+        Self(bits.to_le_bytes())
+    }
+
+    /// Bit `i` is set for column `i`.
+    pub const fn bits(self) -> u128 {
+        u128::from_le_bytes(self.0)
+    }
+
     /// Whether it has column `index`.
     pub fn has(&self, index: usize) -> bool {
         let byte = self.0.get(index / 8);

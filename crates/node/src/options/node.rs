@@ -231,6 +231,10 @@ pub(crate) struct PoolFlags {
     /// The same for blob transactions.
     #[arg(long, value_name = "PERCENT", default_value_t = 100)]
     pub(crate) tx_pool_blob_price_bump: u32,
+    /// Of so many percent of the blob transactions of peers the blobs are fetched whole, even if the consensus client keeps
+    /// few of their columns (EIP-8070). A node that builds blocks itself needs 100.
+    #[arg(long, value_name = "PERCENT", default_value_t = 15, value_parser = clap::value_parser!(u8).range(15..=100))]
+    pub(crate) tx_pool_blob_fetch_probability: u8,
     /// Lowest gas price accepted, in wei.
     #[arg(
         long,

@@ -252,6 +252,7 @@ fn pool_config(flags: &PoolFlags, has_validators: bool) -> PoolConfig {
         retention_s: flags.tx_pool_retention_hours.saturating_mul(3_600),
         price_bump_percent: flags.tx_pool_price_bump,
         blob_price_bump_percent: flags.tx_pool_blob_price_bump,
+        whole_blobs_percent: flags.tx_pool_blob_fetch_probability,
         min_gas_price: flags.tx_pool_min_gas_price,
         priority_senders: flags.tx_pool_priority_senders.iter().copied().collect(),
         no_local_priority: flags.tx_pool_no_local_priority == Some(true),

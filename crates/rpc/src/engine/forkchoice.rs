@@ -8,7 +8,7 @@ use crate::{Backend, RpcError, RpcResult};
 use niwaki_chain::{BlockTemplate, ForkChoice, ForkChoiceError, StoredHeader, Verdict};
 use niwaki_crypto::sha256;
 use niwaki_primitives::rlp::Encodable;
-use niwaki_primitives::{Address, B256, Fork, Withdrawal};
+use niwaki_primitives::{Address, B256, Bytes, Fork, Withdrawal};
 use serde::Deserialize;
 
 /// A version of the method: its fields and forks.
@@ -88,11 +88,13 @@ fn fork_choice_updated(
     let state: ForkchoiceState = params.required(0)?;
     params.optional::<AttributeNumbers>(1)?;
     if version >= Version::V4
-        && let Some(columns) = params.optional::<niwaki_primitives::Bytes>(2)?
-        && columns.len() != 16
+        && let Some(columns) = params.optional::<Bytes>(2)?
     {
-        let message = "custodyColumns must have 16 bytes";
-        return Err(RpcError::invalid_params(message));
+        let wrong = |_| RpcError::invalid_params("custodyColumns must have 16 bytes");
+        let columns = <[u8; 16]>::try_from(&columns[..]).map_err(wrong)?;
+        backend
+            .pool
+            .set_custody_columns(u128::from_le_bytes(columns));
     }
     let choice = ForkChoice {
         head: state.head_block_hash,

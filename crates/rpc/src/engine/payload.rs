@@ -6,7 +6,6 @@ use crate::params::Params;
 use crate::payloads::Payload;
 use crate::{Backend, RpcError, RpcResult};
 use niwaki_primitives::{FixedBytes, Fork};
-use niwaki_txpool::sidecar_proofs;
 
 /// A version of the method: its fields and forks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -122,9 +121,6 @@ fn write_bundle(out: &mut Vec<u8>, payload: &Payload) {
         "commitments",
         sidecars().flat_map(|sidecar| sidecar.commitments()),
     );
-    object.data_list(
-        "proofs",
-        sidecars().flat_map(|sidecar| sidecar_proofs(sidecar)),
-    );
+    object.data_list("proofs", sidecars().flat_map(|sidecar| sidecar.proofs()));
     object.data_list("blobs", sidecars().flat_map(|sidecar| sidecar.blobs()));
 }

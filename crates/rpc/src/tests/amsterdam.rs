@@ -4,7 +4,7 @@ use super::*;
 use alloy_eips::eip7594::BlobTransactionSidecarEip7594;
 use niwaki_crypto::{Blob, blob_cells, blob_commitment, cell_proofs};
 use niwaki_primitives::{B256, Signed, TxEip4844, U256};
-use niwaki_txpool::{Sidecar, encode_network};
+use niwaki_txpool::{Incoming, Origin, Sidecar, cells_of, encode_network, encode_without_blobs};
 
 /// The chain of `testdata/amsterdam` with the fork at `time`.
 pub(super) fn rig_at(time: u64) -> Rig {
@@ -139,6 +139,71 @@ fn get_blobs_v4_returns_the_cells_of_the_mask() {
         json!([[hash], format!("0x{}", "00".repeat(16))]),
     );
     assert_eq!(none, json!([{ "blob_cells": [], "proofs": [] }]));
+}
+
+#[test]
+fn sampled_blobs_are_served_by_v4_alone_and_null_for_the_cells_that_are_not_here() {
+    let rig = rig_at(0);
+    let blob = Blob::ZERO;
+    let (hash, raw) = blob_transaction(&blob);
+    let whole = Incoming::decode(&raw).unwrap();
+    let sidecar = whole.sidecar.unwrap();
+    let bytes = encode_without_blobs(&whole.tx, &sidecar).unwrap();
+    let columns = 1 | 1 << 127;
+    let cells = cells_of(&sidecar, columns).unwrap().unwrap();
+    let sampled = Incoming::decode_sampled(&bytes, columns, &cells).unwrap();
+    let pool = &rig.dispatcher.backend().pool;
+    pool.add(sampled, Origin::Remote, 0).unwrap();
+    // Bits 0, 9 and 127.
+    let mask = "0x01020000000000000000000000000080";
+    let got = rig.result("engine_getBlobsV4", json!([[hash], mask]));
+    let all = blob_cells(&blob).unwrap();
+    let proofs = sidecar.proofs();
+    assert_eq!(got[0]["blob_cells"], json!([all[0], null, all[127]]));
+    assert_eq!(got[0]["proofs"], json!([proofs[0], null, proofs[127]]));
+    assert_eq!(
+        rig.result("engine_getBlobsV2", json!([[hash]])),
+        json!(null)
+    );
+    assert_eq!(
+        rig.result("engine_getBlobsV3", json!([[hash]])),
+        json!([null])
+    );
+    assert_eq!(
+        rig.result("engine_hasBlobs", json!([[hash]])),
+        json!([true])
+    );
+}
+
+#[test]
+fn custody_columns_are_for_the_pool_and_null_changes_nothing() {
+    let rig = rig_at(0);
+    let head = rig.result("eth_getBlockByNumber", json!(["latest", false]))["hash"].clone();
+    let choice = json!({
+        "headBlockHash": head,
+        "safeBlockHash": B256::ZERO,
+        "finalizedBlockHash": B256::ZERO,
+    });
+    let method = "engine_forkchoiceUpdatedV4";
+    let pool = &rig.dispatcher.backend().pool;
+    assert_eq!(pool.custody_columns(), u128::MAX);
+    rig.result(
+        method,
+        json!([choice, null, "0x01020000000000000000000000000080"]),
+    );
+    let expected = 1 | 1 << 9 | 1 << 127;
+    assert_eq!(pool.custody_columns(), expected);
+    for params in [
+        json!([choice, null, null]),
+        json!([choice, null]),
+        json!([choice]),
+    ] {
+        rig.result(method, params);
+        assert_eq!(pool.custody_columns(), expected);
+    }
+    let (code, message) = rig.refusal(method, json!([choice, null, "0x01"]));
+    assert_eq!((code, message.contains("16 bytes")), (-32602, true));
+    assert_eq!(pool.custody_columns(), expected);
 }
 
 #[test]

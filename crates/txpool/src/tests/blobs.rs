@@ -1,8 +1,10 @@
 //! Blobs by versioned hash, of both sidecar versions, and through the network encoding.
 
 use super::support::{Chain, blob, blob_tx, proven_sidecar, transfer, wallet};
-use crate::{Incoming, PoolConfig, cells_of, encode_network};
-use niwaki_primitives::{B256, Encodable2718, Fork, Transaction};
+use crate::{Incoming, PoolConfig, PoolError, Sidecar};
+use crate::{cells_of, encode_network, encode_without_blobs};
+use niwaki_crypto::KzgError;
+use niwaki_primitives::{B256, Bytes, Encodable2718, Fork, Transaction};
 
 #[test]
 fn both_sidecar_versions_survive_the_network_encoding() {
@@ -25,17 +27,104 @@ fn both_sidecar_versions_survive_the_network_encoding() {
 #[test]
 fn cells_come_column_by_column_and_the_first_half_is_the_blob() {
     let sidecar = proven_sidecar(&[1, 2], 1);
-    let cells = |columns: &[usize]| cells_of(&sidecar, columns).unwrap();
-    let all: Vec<usize> = (0..128).collect();
-    let computed = cells(&all).unwrap();
+    let cells = |columns: u128| cells_of(&sidecar, columns).unwrap().unwrap();
+    let computed = cells(u128::MAX);
     assert_eq!(computed.len(), 256);
-    let data = cells(&all[..64]).unwrap();
+    let data = cells(u128::from(u64::MAX));
     assert_eq!(computed[..128], data[..]);
     let second: Vec<u8> = data.iter().skip(1).step_by(2).flatten().copied().collect();
     assert_eq!(second, sidecar.blobs()[1].as_slice());
-    assert_eq!(cells(&[100]).unwrap(), computed[200..202]);
-    assert_eq!(cells(&[]).unwrap(), Vec::<niwaki_primitives::Bytes>::new());
-    assert_eq!(cells(&[128]), None);
+    let one = cells(1 << 100 | 1 << 3);
+    assert_eq!(one, [6, 7, 200, 201].map(|at| computed[at].clone()));
+    assert_eq!(cells(0), Vec::<Bytes>::new());
+}
+
+/// A transaction with two blobs, of which these columns are here.
+fn sampled(nonce: u64, columns: u128) -> (Incoming, Sidecar) {
+    let sidecar = proven_sidecar(&[1, 2], 1);
+    let whole = blob_tx(&wallet(0), nonce, 10, &sidecar);
+    let bytes = encode_without_blobs(&whole.tx, &sidecar).unwrap();
+    let cells = cells_of(&sidecar, columns).unwrap().unwrap();
+    let incoming = Incoming::decode_sampled(&bytes, columns, &cells).unwrap();
+    assert_eq!(incoming.tx, whole.tx);
+    (incoming, sidecar)
+}
+
+#[test]
+fn a_sampled_transaction_has_the_cells_of_its_columns_and_no_blob() {
+    let columns = 1 | 1 << 64 | 1 << 127;
+    let (incoming, whole) = sampled(0, columns);
+    let hashes = incoming.tx.blob_versioned_hashes().unwrap().to_vec();
+    let chain = Chain::new(PoolConfig::default());
+    let hash = chain.remote(incoming.clone()).expect("paid for").hash;
+    let sidecar = chain.pool.sidecar(&hash).unwrap();
+    assert!(!sidecar.is_whole() && sidecar.columns() == columns);
+    for part in [columns, 1, 1 << 127, 0] {
+        assert_eq!(cells_of(&sidecar, part), cells_of(&whole, part));
+    }
+    assert_eq!(cells_of(&sidecar, columns | 2), Ok(None));
+    let (own, all) = (
+        encode_without_blobs(&incoming.tx, &sidecar),
+        encode_without_blobs(&incoming.tx, &whole),
+    );
+    assert_eq!(own, all);
+
+    let found = chain.pool.blobs(&hashes).pop().flatten().unwrap();
+    assert!(found.blob().is_none() && found.proof().is_none());
+    assert_eq!(found.cell_proofs(), Some(&whole.proofs()[128..]));
+    let cells = found.cells(3).unwrap();
+    assert!(cells[0].is_some() && cells[1].is_none());
+
+    let bytes = chain.pool.stats().blob_bytes;
+    assert!(6 * 2048 + 256 * 48 < bytes && bytes < 26_000, "{bytes}");
+    assert_eq!(chain.pool.save(&mut Vec::new()).unwrap(), 0);
+    chain.pool.read().check();
+}
+
+#[test]
+fn sampled_cells_that_are_wrong_or_incomplete_are_refused() {
+    let chain = Chain::new(PoolConfig::default());
+    let sidecar = proven_sidecar(&[1, 2], 1);
+    let tx = blob_tx(&wallet(0), 0, 10, &sidecar).tx;
+    let bytes = encode_without_blobs(&tx, &sidecar).unwrap();
+    let cells = cells_of(&sidecar, 5).unwrap().unwrap();
+    let add = |columns, cells: &[Bytes]| {
+        chain.remote(Incoming::decode_sampled(&bytes, columns, cells).expect("it can be read"))
+    };
+    let mut swapped = cells.clone();
+    swapped.swap(0, 2);
+    for (columns, cells) in [(5, &swapped), (6, &cells)] {
+        let refused = add(columns, cells).unwrap_err();
+        assert!(matches!(refused, PoolError::Kzg(KzgError::Mismatch)));
+    }
+    for (columns, count) in [(5, 3), (5, 2), (7, 4), (1, 4), (0, 0), (5, 0)] {
+        let refused = add(columns, &cells[..count]).unwrap_err();
+        assert!(
+            matches!(refused, PoolError::SidecarCounts { .. }),
+            "{refused}"
+        );
+    }
+    let decode = |bytes: &[u8], cells: &[Bytes]| Incoming::decode_sampled(bytes, 5, cells);
+    let short = [Bytes::from(vec![0; 2047])];
+    let whole = encode_network(&tx, Some(&sidecar));
+    let plain = transfer(&wallet(0), 0, 1, 50).encoded_2718();
+    for (bytes, cells) in [(&bytes, &short[..]), (&whole, &cells), (&plain, &cells)] {
+        let refused = decode(bytes, cells).unwrap_err();
+        assert!(matches!(refused, PoolError::Malformed { .. }), "{refused}");
+    }
+    assert!(add(5, &cells).is_ok());
+}
+
+#[test]
+fn a_sampled_transaction_of_a_block_that_left_the_chain_returns() {
+    let mut chain = Chain::new(PoolConfig::default());
+    let (incoming, _) = sampled(0, 5);
+    let hash = chain.remote(incoming.clone()).expect("paid for").hash;
+    chain.mine(std::slice::from_ref(&incoming.tx));
+    assert!(!chain.pool.contains(&hash) && chain.pool.sidecar(&hash).is_some());
+    chain.reorganise(1, &[]);
+    assert!(chain.pool.contains(&hash));
+    assert_eq!(chain.pool.sidecar(&hash).unwrap().columns(), 5);
 }
 
 #[test]
@@ -54,13 +143,13 @@ fn blobs_are_found_by_versioned_hash_with_their_proofs() {
             let found = found[place].as_ref().expect("it is here");
             assert_eq!(found.blob(), Some(&blob(seed)));
             let cells = found.cell_proofs();
-            let proofs = crate::sidecar::proofs(&sidecar);
+            let proofs = sidecar.proofs();
             if version == 0 {
                 assert_eq!((found.proof(), cells), (Some(&proofs[index]), None));
             } else {
                 let own = &proofs[index * 128..][..128];
                 assert_eq!((found.proof(), cells), (None, Some(own)));
-                assert_eq!(found.cells().expect("small elements").len(), 128);
+                assert_eq!(found.cells(u128::MAX).expect("small elements").len(), 128);
             }
         }
     }

@@ -3,6 +3,7 @@
 mod laws;
 
 use super::*;
+use crate::gossip::MIN_WHOLE_PERCENT;
 
 fn hash(number: u64) -> B256 {
     let mut hash = B256::ZERO;
@@ -31,7 +32,7 @@ const B: ConnId = ConnId(2);
 const C: ConnId = ConnId(3);
 
 fn fetcher() -> Fetcher {
-    Fetcher::new(0x9e37_79b9_7f4a_7c15)
+    Fetcher::new(0x9e37_79b9_7f4a_7c15, MIN_WHOLE_PERCENT)
 }
 
 fn announce(fetcher: &mut Fetcher, conn: ConnId, numbers: std::ops::Range<u64>, now_ms: u64) {
@@ -77,6 +78,54 @@ fn a_blob_transaction_only_gathers() {
     fetcher.announce(A, &[blob], |_| false, 0).unwrap();
     assert!(fetcher.tick(99).is_empty());
     assert_eq!(requests(&fetcher.tick(100)), [(A, 1, 1)]);
+}
+
+/// A fetcher that samples, and the first blob transaction from `number` on that it does, or does not.
+fn sampling(number: u64, is_sampled: bool) -> (Fetcher, Announced) {
+    let mut fetcher = fetcher();
+    fetcher.set_custody(CellMask::from_bits(0xff));
+    let mut numbers = (number..).map(hash);
+    let hash = numbers.find(|hash| fetcher.sampling().is_whole(hash) != is_sampled);
+    let announced = Announced {
+        hash: hash.unwrap(),
+        tx_type: 3,
+        size: 100,
+    };
+    (fetcher, announced)
+}
+
+#[test]
+fn a_sampled_blob_transaction_waits_for_a_second_peer_2_s_at_most() {
+    let (mut alone, blob) = sampling(0, true);
+    alone.announce(A, &[blob], |_| false, 0).unwrap();
+    assert!(alone.tick(2_099).is_empty());
+    assert_eq!(requests(&alone.tick(2_100)), [(A, 1, 1)]);
+
+    let (mut fetcher, blob) = sampling(0, true);
+    fetcher.announce(A, &[blob], |_| false, 0).unwrap();
+    fetcher.announce(B, &[blob], |_| false, 700).unwrap();
+    fetcher.announce(C, &[blob], |_| false, 750).unwrap();
+    assert_eq!(fetcher.wake_ms(), Some(800));
+    assert!(fetcher.tick(799).is_empty());
+    assert_eq!(requests(&fetcher.tick(800)).len(), 1);
+    assert!(fetcher.waiting.is_empty());
+    fetcher.received(&blob.hash);
+    assert!(fetcher.is_empty() && fetcher.announcements == 0);
+
+    let (mut whole, blob) = sampling(0, false);
+    whole.announce(A, &[blob], |_| false, 0).unwrap();
+    assert_eq!(requests(&whole.tick(100)), [(A, 1, 1)]);
+}
+
+#[test]
+fn a_second_peer_that_comes_late_changes_nothing() {
+    let (mut fetcher, blob) = sampling(50, true);
+    fetcher.announce(A, &[blob], |_| false, 0).unwrap();
+    assert_eq!(requests(&fetcher.tick(2_100)), [(A, 1, 1)]);
+    fetcher.announce(B, &[blob], |_| false, 2_200).unwrap();
+    assert!(fetcher.tick(2_300).is_empty() && fetcher.waiting.is_empty());
+    fetcher.gone(A);
+    assert_eq!(requests(&fetcher.tick(2_400)), [(B, 2, 1)]);
 }
 
 #[test]

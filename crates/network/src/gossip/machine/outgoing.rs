@@ -144,24 +144,28 @@ impl Gossip {
 }
 
 /// The messages that announce transactions to a peer of this version. On eth/72 a message has one mask for all blobs in it, and other
-/// transactions have none: they go apart.
+/// transactions have none: they go apart. Before eth/72 a blob transaction is sent with its blobs, so those that are sampled here are not
+/// announced.
 fn announcements(
     all: impl IntoIterator<Item = Announceable>,
     version: EthVersion,
 ) -> impl Iterator<Item = Announcement> {
     let has_masks = version >= EthVersion::Eth72;
-    let (mut plain, mut blobs) = (Announcement::default(), Announcement::default());
-    blobs.columns = Some(CellMask([0xff; 16]));
+    let mut plain = Announcement::default();
+    let mut by_columns: BTreeMap<u128, Announcement> = BTreeMap::new();
     // Who does not know types knows no blobs.
     let has_types = version.has_typed_announcements();
     let all = all.into_iter();
-    for tx in all.filter(|tx| has_types || tx.tx_type != BLOB_TYPE) {
+    let is_announced = |tx: &Announceable| {
+        tx.tx_type != BLOB_TYPE || has_types && (has_masks || tx.columns == CellMask::ALL)
+    };
+    for tx in all.filter(is_announced) {
         let size = match has_masks {
             true => tx.size_without_blobs,
             false => tx.size_with_blobs,
         };
         let message = match has_masks && tx.tx_type == BLOB_TYPE {
-            true => &mut blobs,
+            true => by_columns.entry(tx.columns.bits()).or_default(),
             false => &mut plain,
         };
         message.transactions.push(Announced {
@@ -170,6 +174,12 @@ fn announcements(
             size,
         });
     }
-    let all = [plain, blobs].into_iter();
-    all.filter(|message| !message.transactions.is_empty())
+    let blobs = by_columns
+        .into_iter()
+        .map(|(columns, message)| Announcement {
+            columns: Some(CellMask::from_bits(columns)),
+            ..message
+        });
+    let plain = (!plain.transactions.is_empty()).then_some(plain);
+    plain.into_iter().chain(blobs)
 }

@@ -1,6 +1,7 @@
 //! Gossip, step by step.
 
 mod laws;
+mod sampling;
 
 use super::super::transaction::tests::blob_transaction;
 use super::*;
@@ -12,7 +13,7 @@ use niwaki_primitives::{Address, FixedBytes};
 
 const OLD: EthVersion = EthVersion::Eth71;
 const NEW: EthVersion = EthVersion::Eth72;
-const ALL: Option<CellMask> = Some(CellMask([0xff; 16]));
+const ALL: Option<CellMask> = Some(CellMask::ALL);
 
 /// The transaction that the pool has.
 const IN_POOL: u8 = 255;
@@ -21,7 +22,7 @@ const IN_POOL: u8 = 255;
 fn gossip(versions: &[EthVersion]) -> Gossip {
     let in_pool = keccak256(plain(IN_POOL));
     let is_here = move |hash: &B256| *hash == in_pool;
-    let mut gossip = Gossip::new(SendSecret([7; 16]), 7, Arc::new(is_here));
+    let mut gossip = Gossip::new(SendSecret([7; 16]), 7, 15, Arc::new(is_here));
     for (number, version) in (1..).zip(versions) {
         gossip.join(
             conn(number),
@@ -49,6 +50,7 @@ fn new(bytes: &Bytes, sender: u8) -> NewTransaction {
             tx_type: 2,
             size_with_blobs: 3,
             size_without_blobs: 3,
+            columns: CellMask::ALL,
         },
         sender: Address::repeat_byte(sender),
         encoded: Some(bytes.clone()),
@@ -201,6 +203,7 @@ fn blobs_are_announced_apart_with_their_mask_on_eth_72_and_with_the_others_befor
             tx_type: 3,
             size_with_blobs: 131_300,
             size_without_blobs: 6_700,
+            columns: CellMask::ALL,
         },
         sender: Address::ZERO,
         encoded: None,
@@ -443,7 +446,13 @@ fn a_blob_transaction_of_eth_72_is_handed_over_once_its_cells_are_here() {
     let mut gossip = gossip(&[NEW, NEW]);
     let (of, request, hash) = up_to_cells(&mut gossip, 1);
     let answer = vec![(hash, cells())];
-    let actions = gossip.answered_cells(of, request, answer, data_columns(), 200);
+    let actions = gossip.answered_cells(
+        of,
+        request,
+        answer,
+        CellMask::from_bits(u64::MAX.into()),
+        200,
+    );
     let [Action::HandOver { transactions, .. }] = &actions[..] else {
         panic!("{actions:?}");
     };
@@ -464,7 +473,13 @@ fn cells_that_do_not_come_are_fetched_with_their_transaction_from_another_peer()
         let (of, request, hash) = up_to_cells(&mut gossip, 1);
         let actions = match is_gone {
             true => gossip.leave(of, 200),
-            false => gossip.answered_cells(of, request, Vec::new(), data_columns(), 200),
+            false => gossip.answered_cells(
+                of,
+                request,
+                Vec::new(),
+                CellMask::from_bits(u64::MAX.into()),
+                200,
+            ),
         };
         assert_eq!(asked(&actions), []);
         let again = asked(&gossip.tick(300));

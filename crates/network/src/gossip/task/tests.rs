@@ -7,7 +7,7 @@ use crate::peer::InboundRequest;
 use crate::peer::tests::{Side, chain, sessions};
 use crate::peers::Conduct;
 use crate::rlpx::DisconnectReason;
-use crate::wire::{Announced, Announcement, EthVersion, Items, encode_item};
+use crate::wire::{Announced, Announcement, CellMask, EthVersion, Items, encode_item};
 use niwaki_crypto::keccak256;
 use niwaki_primitives::{Address, Bytes};
 
@@ -132,6 +132,7 @@ async fn an_announced_transaction_is_fetched_accepted_and_sent_on() {
             tx_type: 2,
             size_with_blobs: 100,
             size_without_blobs: 100,
+            columns: CellMask::ALL,
         },
         sender: Address::ZERO,
         encoded: Some(tx.clone()),
@@ -211,6 +212,7 @@ async fn with_4_mib_on_the_way_and_4_waiting_gossip_waits_and_then_goes_on() {
 async fn a_new_peer_gets_the_hashes_of_what_the_pool_has() {
     let hash = B256::repeat_byte(5);
     let pool = PoolView {
+        whole_percent: 100,
         pending: Arc::new(move |most| {
             assert_eq!(most, 4096);
             vec![Announceable {
@@ -218,6 +220,7 @@ async fn a_new_peer_gets_the_hashes_of_what_the_pool_has() {
                 tx_type: 1,
                 size_with_blobs: 200,
                 size_without_blobs: 200,
+                columns: CellMask::ALL,
             }]
         }),
         ..PoolView::default()
@@ -239,12 +242,14 @@ async fn peers_that_came_while_this_node_synced_get_the_hashes_when_it_has() {
     let is_known = Arc::new(std::sync::atomic::AtomicBool::new(false));
     let is_asked = Arc::clone(&is_known);
     let pool = PoolView {
+        whole_percent: 100,
         pending: Arc::new(move |_| {
             let one = Announceable {
                 hash: B256::repeat_byte(5),
                 tx_type: 1,
                 size_with_blobs: 200,
                 size_without_blobs: 200,
+                columns: CellMask::ALL,
             };
             let has_one = is_asked.load(std::sync::atomic::Ordering::Relaxed);
             has_one.then_some(one).into_iter().collect()

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::gossip::{Announceable, NewTransaction, ReceivedBatch, Spread, Verdict};
+use crate::wire::CellMask;
 use niwaki_crypto::keccak256;
 use niwaki_primitives::{Address, Bytes};
 use std::collections::HashMap;
@@ -17,6 +18,7 @@ fn announceable(bytes: &Bytes) -> Announceable {
         tx_type: 2,
         size_with_blobs: size,
         size_without_blobs: size,
+        columns: CellMask::ALL,
     }
 }
 
@@ -31,6 +33,7 @@ impl Pooled {
         let pool: Arc<Mutex<HashMap<B256, Bytes>>> = Arc::default();
         let (first, second) = (Arc::clone(&pool), Arc::clone(&pool));
         let view = PoolView {
+            whole_percent: 100,
             is_here: Arc::new(move |hash| first.lock().unwrap().contains_key(hash)),
             pending: Arc::new(move |_| {
                 let pool = second.lock().unwrap();

@@ -15,7 +15,7 @@ use niwaki_primitives::{B256, Bytes, Encodable2718, Typed2718};
 use niwaki_rpc::{Backend, SyncStatus, yield_to_blocks};
 use niwaki_txpool::{
     DropReason, Incoming, Origin, Pool, PoolError, PoolEvent, PooledTransaction, Sidecar, cells_of,
-    encode_network, encode_without_blobs, sidecar_proofs,
+    check_proofs, encode_network, encode_without_blobs,
 };
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex};
@@ -57,6 +57,7 @@ const BLOB_HEADS_BYTES: usize = 4;
 pub(super) fn view(pool: &Arc<Pool>) -> PoolView {
     let (first, second) = (Arc::clone(pool), Arc::clone(pool));
     PoolView {
+        whole_percent: pool.config().whole_blobs_percent,
         is_here: Arc::new(move |hash| first.contains(hash)),
         pending: Arc::new(move |most| {
             let content = second.content();
@@ -76,6 +77,7 @@ pub(super) fn transaction(pool: &Pool, hash: &B256, version: EthVersion) -> Opti
     let sidecar = pool.sidecar(hash)?;
     let encoded = match version >= EthVersion::Eth72 {
         true => encode_without_blobs(&tx.tx, &sidecar)?,
+        false if !sidecar.is_whole() => return None,
         false => encode_network(&tx.tx, Some(&sidecar)),
     };
     Some(encoded.into())
@@ -83,11 +85,11 @@ pub(super) fn transaction(pool: &Pool, hash: &B256, version: EthVersion) -> Opti
 
 /// The cells of a blob transaction in these columns, column by column, of every blob.
 pub(super) fn cells(pool: &Pool, hash: &B256, columns: CellMask) -> Option<Vec<Bytes>> {
-    let sidecar = pool.sidecar(hash).filter(|sidecar| sidecar.is_eip7594())?;
-    let columns: Vec<usize> = (0..niwaki_crypto::CELLS_PER_EXT_BLOB)
-        .filter(|column| columns.has(*column))
-        .collect();
-    cells_of(&sidecar, &columns).ok()?
+    let sidecar = pool.sidecar(hash)?;
+    match sidecar.has_cell_proofs() {
+        true => cells_of(&sidecar, columns.bits()).ok()?,
+        false => None,
+    }
 }
 
 /// How a transaction is announced, and its encoding if that is what peers may get in full.
@@ -99,6 +101,7 @@ fn announceable(pool: &Pool, tx: &PooledTransaction) -> (Announceable, Option<By
         tx_type,
         size_with_blobs: size(tx.tx.encode_2718_len()),
         size_without_blobs: size(tx.tx.encode_2718_len()),
+        columns: CellMask::ALL,
     };
     if tx_type != BLOB_TYPE {
         let is_sent = tx.tx.encode_2718_len() <= MAX_SENT_BYTES;
@@ -110,6 +113,11 @@ fn announceable(pool: &Pool, tx: &PooledTransaction) -> (Announceable, Option<By
         let blobs = sidecar.blobs().len().saturating_mul(BLOB_RLP_BYTES);
         announceable.size_without_blobs = size(without.len());
         announceable.size_with_blobs = size(without.len() + blobs + BLOB_HEADS_BYTES);
+        if !sidecar.is_whole() {
+            // Not the one more that was asked for: each transaction may have another.
+            let columns = sidecar.columns() & pool.custody_columns();
+            announceable.columns = CellMask::from_bits(columns);
+        }
     }
     (announceable, None)
 }
@@ -140,12 +148,7 @@ fn verdict(added: Result<(), PoolError>, is_mesh: bool) -> Verdict {
 
 /// The pool verifies the proofs of what it would take, last of all. A peer that sends wrong ones is cut whatever else is wrong.
 fn has_valid_proofs(sidecar: &Sidecar) -> bool {
-    let verify = match sidecar.is_eip7594() {
-        true => niwaki_crypto::verify_cell_proofs,
-        false => niwaki_crypto::verify_blob_proofs,
-    };
-    let proofs = sidecar_proofs(sidecar);
-    verify(sidecar.blobs(), sidecar.commitments(), proofs).is_ok()
+    check_proofs(sidecar).is_ok()
 }
 
 /// Adds what peers send, until the network stops. What waits is added together.
@@ -183,7 +186,10 @@ fn add_all(pool: &Pool, is_mesh: bool, all: &[&ReceivedTransaction]) -> Vec<Verd
     let now = now.map_or(0, |now| now.as_secs());
     let (mut decoded, mut outcomes) = (Vec::new(), Vec::new());
     for received in all {
-        let incoming = Incoming::decode(&received.bytes);
+        let incoming = match &received.cells {
+            Some(own) => Incoming::decode_sampled(&received.bytes, own.columns.bits(), &own.cells),
+            None => Incoming::decode(&received.bytes),
+        };
         let incoming = incoming.map(|incoming| {
             let sidecar = incoming.sidecar.clone();
             decoded.push(incoming);
@@ -358,6 +364,7 @@ impl PoolGossip {
                     let status = backend.sync_status();
                     is_syncing = last_current.is_syncing(&status, Instant::now());
                     gossip.set_syncing(is_syncing);
+                    gossip.set_custody(CellMask::from_bits(pool.custody_columns()));
                     for own in news.iter().filter(|_| is_mesh).filter_map(News::own) {
                         reminders.add(own, now);
                     }

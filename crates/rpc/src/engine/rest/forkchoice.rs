@@ -15,7 +15,7 @@ use niwaki_primitives::{Address, B256};
 /// Sets the head, and starts a block if there are attributes of one.
 pub(super) fn update(backend: &Backend, request: &RestRequest) -> Answer {
     let fork = request.fork()?;
-    let (state, attributes, version) = read(request, fork)?;
+    let (state, attributes, version) = read(backend, request, fork)?;
     let choice = ForkChoice {
         head: state.head_block_hash,
         safe: state.safe_block_hash,
@@ -45,7 +45,11 @@ pub(super) fn update(backend: &Backend, request: &RestRequest) -> Answer {
 
 type Read = (ForkchoiceState, Option<PayloadAttributes>, Version);
 
-fn read(request: &RestRequest, fork: EngineFork) -> Result<Read, super::RestError> {
+fn read(
+    backend: &Backend,
+    request: &RestRequest,
+    fork: EngineFork,
+) -> Result<Read, super::RestError> {
     Ok(match fork {
         EngineFork::Paris => {
             let read: containers::ForkchoiceUpdateParis = request.read()?;
@@ -64,6 +68,10 @@ fn read(request: &RestRequest, fork: EngineFork) -> Result<Read, super::RestErro
         }
         EngineFork::Amsterdam => {
             let read: containers::ForkchoiceUpdateAmsterdam = request.read()?;
+            if let Some(columns) = read.custody_columns.into_option() {
+                let columns = u128::from_le_bytes(columns.0);
+                backend.pool.set_custody_columns(columns);
+            }
             let attributes = read.payload_attributes.into_option();
             (
                 read.forkchoice_state,

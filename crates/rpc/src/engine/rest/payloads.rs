@@ -18,7 +18,6 @@ use niwaki_primitives::{
     B256, Bytes, Decodable2718, FixedBytes, Requests, Transaction, TxEnvelope, U256,
 };
 use niwaki_rules::{PayloadInput, PayloadVersion};
-use niwaki_txpool::sidecar_proofs;
 use ssz::Encode;
 
 /// The type byte of transactions with blobs (EIP-4844).
@@ -233,7 +232,7 @@ fn bundle(payload: &Payload) -> Bundle<'_> {
     let sidecars = || payload.sidecars.iter();
     Bundle {
         commitments: sidecars().flat_map(|each| each.commitments()).collect(),
-        proofs: sidecars().flat_map(|each| sidecar_proofs(each)).collect(),
+        proofs: sidecars().flat_map(|each| each.proofs()).collect(),
         blobs: sidecars().flat_map(|each| each.blobs()).collect(),
     }
 }

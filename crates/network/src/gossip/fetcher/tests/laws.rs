@@ -1,5 +1,6 @@
 //! What holds of the fetcher whatever peers do.
 
+use super::super::taker::MAX_ASKED;
 use super::super::*;
 use proptest::prelude::*;
 use rand::rngs::SmallRng;
@@ -94,7 +95,7 @@ proptest! {
         seed in any::<u64>()
     ) {
         let mut rng = SmallRng::seed_from_u64(seed);
-        let mut fetcher = Fetcher::new(seed | 1);
+        let mut fetcher = Fetcher::new(seed | 1, 15);
         let mut here: HashSet<B256> = HashSet::default();
         let (mut promised, mut now_ms): (HashSet<B256>, u64) = (HashSet::default(), 0);
         // When which answer comes.
@@ -149,7 +150,7 @@ proptest! {
 
 #[test]
 fn a_flood_of_a_million_hashes_of_50_peers_stays_within_the_bounds() {
-    let mut fetcher = Fetcher::new(1 << 63 | 1);
+    let mut fetcher = Fetcher::new(1 << 63 | 1, 15);
     for round in 0..20_u64 {
         for peer in 1..=50 {
             let first = (round * 50 + peer) * 1000;

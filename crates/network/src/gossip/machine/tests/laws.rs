@@ -29,7 +29,7 @@ impl World {
         let pool: Arc<Mutex<HashSet<B256>>> = Arc::default();
         let own = Arc::clone(&pool);
         let is_here = move |hash: &B256| own.lock().unwrap().contains(hash);
-        let mut gossip = Gossip::new(SendSecret([3; 16]), seed, Arc::new(is_here));
+        let mut gossip = Gossip::new(SendSecret([3; 16]), seed, 15, Arc::new(is_here));
         gossip.set_syncing(false);
         Self {
             gossip,
