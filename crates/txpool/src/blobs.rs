@@ -3,6 +3,7 @@
 //! A sidecar is kept while its transaction is in the pool. After a block has included the transaction, the sidecar
 //! stays for `engine_getBlobs` and for reorganizations, within `included_blob_bytes`; the oldest go first.
 
+use crate::cells::CellCache;
 use crate::sidecar::{PooledBlob, Sidecar, sidecar_bytes};
 use niwaki_primitives::{B256, map::HashMap};
 use std::collections::VecDeque;
@@ -17,6 +18,7 @@ pub(crate) struct BlobStore {
     included: VecDeque<(B256, u64)>,
     included_bytes: usize,
     next_inclusion: u64,
+    pub(crate) cells: Arc<CellCache>,
 }
 
 #[derive(Debug)]
@@ -136,6 +138,7 @@ impl BlobStore {
         Some(PooledBlob {
             sidecar: Arc::clone(&stored.sidecar),
             index: *index,
+            cells: Arc::clone(&self.cells),
         })
     }
 

@@ -18,6 +18,7 @@
 //! | `best` | the transactions for a block |
 //! | `head` | a new head: included, stale and reinserted transactions |
 //! | `blobs` | blob pool: sidecars, and blobs by versioned hash |
+//! | `cells` | their cells, by column |
 //! | `transaction` | incoming and pooled transactions |
 //! | `events` | events and listeners |
 //! | `flows` | what came, moved up and left, in numbers |
@@ -29,6 +30,7 @@
 mod admit;
 mod best;
 mod blobs;
+mod cells;
 mod config;
 mod dump;
 mod error;
@@ -47,6 +49,7 @@ mod validate;
 pub use admit::Added;
 pub use best::BestTransactions;
 pub use blobs::BlobStats;
+pub use cells::CellCache;
 pub use config::{PoolConfig, PoolMode};
 pub use dump::{Restored, SkippedLine};
 pub use error::PoolError;
@@ -54,7 +57,7 @@ pub use events::{DropReason, PoolEvent};
 pub use flows::{Flows, TxClass};
 pub use head::{HeadUpdate, SharedView};
 pub use pool::{Pool, PoolStats, SenderContent};
-pub use sidecar::{PooledBlob, SampledBlobs, Sidecar, cells_of, check_proofs};
+pub use sidecar::{PooledBlob, SampledBlobs, Sidecar, check_proofs};
 pub use transaction::{Incoming, Origin, PooledTransaction, encode_network, encode_without_blobs};
 
 #[cfg(test)]

@@ -16,8 +16,9 @@ use crate::sender::{SenderAccount, SenderQueue};
 use crate::sidecar::{PooledBlob, Sidecar};
 use crate::store::Store;
 use crate::transaction::{Origin, PooledTransaction, SignedTransaction};
+use niwaki_crypto::KzgError;
 use niwaki_primitives::{
-    Address, B256, Fault, Fork, Header, TxEnvelope,
+    Address, B256, Bytes, Fault, Fork, Header, TxEnvelope,
     map::{HashMap, HashSet},
 };
 use niwaki_rules::{BlockRules, ChainSpec};
@@ -341,6 +342,22 @@ impl Pool {
     /// The sidecar of a transaction that is in the pool or was included recently.
     pub fn sidecar(&self, hash: &B256) -> Option<Arc<Sidecar>> {
         self.read().blobs.get(hash).cloned()
+    }
+
+    /// The cells of the blobs of such a transaction, as [`CellCache::cells_of`](crate::CellCache::cells_of) gives them; `None` also if its blobs have no cell proofs.
+    ///
+    /// # Errors
+    /// Any [`KzgError`] of computing cells.
+    pub fn cells(&self, hash: &B256, columns: u128) -> Result<Option<Vec<Bytes>>, KzgError> {
+        let (sidecar, cells) = {
+            let store = self.read();
+            let sidecar = store.blobs.get(hash).cloned();
+            (sidecar, Arc::clone(&store.blobs.cells))
+        };
+        match sidecar.filter(|sidecar| sidecar.has_cell_proofs()) {
+            Some(sidecar) => cells.cells_of(&sidecar, columns),
+            None => Ok(None),
+        }
     }
 
     /// Blobs by versioned hash, in order, of transactions that are in the pool or were included recently.

@@ -4,14 +4,15 @@
 //! blob from Osaka on (EIP-7594). Of transactions that are sampled some columns of cells are here, not the blobs
 //! (EIP-8070).
 
+use crate::cells::CellCache;
 use crate::error::PoolError;
 use alloy_eips::eip4844::BlobTransactionSidecar;
 use alloy_eips::eip7594::{BlobTransactionSidecarEip7594, BlobTransactionSidecarVariant};
 use niwaki_crypto::{
-    Blob, CELLS_PER_EXT_BLOB, Cell, KzgError, KzgPoint, blob_cells, verify_blob_proofs,
-    verify_cell_proofs, verify_cells,
+    Blob, CELLS_PER_EXT_BLOB, Cell, KzgError, KzgPoint, verify_blob_proofs, verify_cell_proofs,
+    verify_cells,
 };
-use niwaki_primitives::{B256, Bytes, Fork};
+use niwaki_primitives::{B256, Fork};
 use std::sync::Arc;
 
 /// Blobs, or some of their cells, with commitments and proofs.
@@ -104,7 +105,7 @@ impl Sidecar {
 }
 
 /// The numbers of the columns in a mask, ascending.
-fn column_numbers(columns: u128) -> Vec<usize> {
+pub(crate) fn column_numbers(columns: u128) -> Vec<usize> {
     let all = 0..CELLS_PER_EXT_BLOB;
     all.filter(|column| columns >> column & 1 == 1).collect()
 }
@@ -188,7 +189,7 @@ impl SampledBlobs {
     }
 
     /// The cells of a blob in some of its columns, ascending; `None` for those that are not here.
-    fn cells_of_blob(&self, index: usize, columns: u128) -> Vec<Option<&Cell>> {
+    pub(crate) fn cells_of_blob(&self, index: usize, columns: u128) -> Vec<Option<&Cell>> {
         let (here, blobs) = (column_numbers(self.columns), self.blobs());
         let cell = |column| {
             let at = here.binary_search(&column).ok()?;
@@ -232,58 +233,12 @@ pub(crate) fn versioned_hash(commitment: &KzgPoint) -> B256 {
     hash
 }
 
-/// The cells of all blobs of a sidecar in these columns (bit `i` for column `i`), ascending: of the first column those of every blob, then
-/// of the next. The first 64 columns are the blob itself; others are computed, 1 ms a blob. `None` if it is sampled and a column is not
-/// here.
-///
-/// # Errors
-/// [`KzgError::NotCompiled`] in a build without native cryptography.
-///
-/// Spec: EIP-7594; EIP-8070, in the order of go-ethereum, on which it says nothing.
-pub fn cells_of(sidecar: &Sidecar, columns: u128) -> Result<Option<Vec<Bytes>>, KzgError> {
-    let blobs = 0..sidecar.commitments().len();
-    let blobs = blobs.map(|index| cells_of_blob(sidecar, index, columns));
-    let blobs: Vec<Vec<Option<Cell>>> = blobs.collect::<Result<_, _>>()?;
-    let all = (0..column_numbers(columns).len()).flat_map(|at| {
-        let cells = blobs.iter().map(move |cells| cells.get(at).copied());
-        cells.map(Option::flatten)
-    });
-    Ok(all
-        .map(|cell| cell.map(|cell| Bytes::copy_from_slice(&cell[..])))
-        .collect())
-}
-
-/// The cells of one blob in some of its columns, ascending; `None` for those that are not here.
-fn cells_of_blob(
-    sidecar: &Sidecar,
-    index: usize,
-    columns: u128,
-) -> Result<Vec<Option<Cell>>, KzgError> {
-    let numbers = column_numbers(columns);
-    if let Sidecar::Sampled(sampled) = sidecar {
-        let cells = sampled.cells_of_blob(index, columns);
-        return Ok(cells.into_iter().map(Option::<&Cell>::cloned).collect());
-    }
-    let blob = sidecar.blobs().get(index).ok_or(KzgError::Malformed)?;
-    let is_computed = numbers.last() >= Some(&(CELLS_PER_EXT_BLOB / 2));
-    let cells: Vec<Cell> = match is_computed {
-        true => blob_cells(blob)?,
-        false => blob
-            .chunks(size_of::<Cell>())
-            .map(Cell::from_slice)
-            .collect(),
-    };
-    Ok(numbers
-        .iter()
-        .map(|column| cells.get(*column).copied())
-        .collect())
-}
-
 /// A blob of a sidecar in the pool.
 #[derive(Clone, Debug)]
 pub struct PooledBlob {
     pub(crate) sidecar: Arc<Sidecar>,
     pub(crate) index: usize,
+    pub(crate) cells: Arc<CellCache>,
 }
 
 impl PooledBlob {
@@ -306,11 +261,12 @@ impl PooledBlob {
         self.sidecar.proofs().get(start..end).filter(|_| has_many)
     }
 
-    /// Its cells in these columns (bit `i` for column `i`), ascending; `None` for those that are not here. About 1 ms if they are computed.
+    /// Its cells in these columns (bit `i` for column `i`), ascending; `None` for those that are not here. Some milliseconds if they are computed
+    /// and were not lately.
     ///
     /// # Errors
     /// [`KzgError::NotCompiled`] in a build without native cryptography.
     pub fn cells(&self, columns: u128) -> Result<Vec<Option<Cell>>, KzgError> {
-        cells_of_blob(&self.sidecar, self.index, columns)
+        self.cells.of_blob(&self.sidecar, self.index, columns)
     }
 }

@@ -4,7 +4,8 @@ use super::*;
 use alloy_eips::eip7594::BlobTransactionSidecarEip7594;
 use niwaki_crypto::{Blob, blob_cells, blob_commitment, cell_proofs};
 use niwaki_primitives::{B256, Signed, TxEip4844, U256};
-use niwaki_txpool::{Incoming, Origin, Sidecar, cells_of, encode_network, encode_without_blobs};
+use niwaki_txpool::{CellCache, Incoming, Origin, Sidecar};
+use niwaki_txpool::{encode_network, encode_without_blobs};
 
 /// The chain of `testdata/amsterdam` with the fork at `time`.
 pub(super) fn rig_at(time: u64) -> Rig {
@@ -150,7 +151,8 @@ fn sampled_blobs_are_served_by_v4_alone_and_null_for_the_cells_that_are_not_here
     let sidecar = whole.sidecar.unwrap();
     let bytes = encode_without_blobs(&whole.tx, &sidecar).unwrap();
     let columns = 1 | 1 << 127;
-    let cells = cells_of(&sidecar, columns).unwrap().unwrap();
+    let cells = CellCache::default().cells_of(&sidecar, columns);
+    let cells = cells.unwrap().unwrap();
     let sampled = Incoming::decode_sampled(&bytes, columns, &cells).unwrap();
     let pool = &rig.dispatcher.backend().pool;
     pool.add(sampled, Origin::Remote, 0).unwrap();

@@ -1,10 +1,14 @@
 //! Blobs by versioned hash, of both sidecar versions, and through the network encoding.
 
 use super::support::{Chain, blob, blob_tx, proven_sidecar, transfer, wallet};
+use crate::{CellCache, encode_network, encode_without_blobs};
 use crate::{Incoming, PoolConfig, PoolError, Sidecar};
-use crate::{cells_of, encode_network, encode_without_blobs};
 use niwaki_crypto::KzgError;
 use niwaki_primitives::{B256, Bytes, Encodable2718, Fork, Transaction};
+
+fn cells_of(sidecar: &Sidecar, columns: u128) -> Option<Vec<Bytes>> {
+    CellCache::default().cells_of(sidecar, columns).unwrap()
+}
 
 #[test]
 fn both_sidecar_versions_survive_the_network_encoding() {
@@ -27,7 +31,7 @@ fn both_sidecar_versions_survive_the_network_encoding() {
 #[test]
 fn cells_come_column_by_column_and_the_first_half_is_the_blob() {
     let sidecar = proven_sidecar(&[1, 2], 1);
-    let cells = |columns: u128| cells_of(&sidecar, columns).unwrap().unwrap();
+    let cells = |columns: u128| cells_of(&sidecar, columns).unwrap();
     let computed = cells(u128::MAX);
     assert_eq!(computed.len(), 256);
     let data = cells(u128::from(u64::MAX));
@@ -44,7 +48,7 @@ fn sampled(nonce: u64, columns: u128) -> (Incoming, Sidecar) {
     let sidecar = proven_sidecar(&[1, 2], 1);
     let whole = blob_tx(&wallet(0), nonce, 10, &sidecar);
     let bytes = encode_without_blobs(&whole.tx, &sidecar).unwrap();
-    let cells = cells_of(&sidecar, columns).unwrap().unwrap();
+    let cells = cells_of(&sidecar, columns).unwrap();
     let incoming = Incoming::decode_sampled(&bytes, columns, &cells).unwrap();
     assert_eq!(incoming.tx, whole.tx);
     (incoming, sidecar)
@@ -62,7 +66,12 @@ fn a_sampled_transaction_has_the_cells_of_its_columns_and_no_blob() {
     for part in [columns, 1, 1 << 127, 0] {
         assert_eq!(cells_of(&sidecar, part), cells_of(&whole, part));
     }
-    assert_eq!(cells_of(&sidecar, columns | 2), Ok(None));
+    assert_eq!(cells_of(&sidecar, columns | 2), None);
+    assert_eq!(
+        chain.pool.cells(&hash, columns),
+        Ok(cells_of(&whole, columns))
+    );
+    assert_eq!(chain.pool.cells(&B256::ZERO, columns), Ok(None));
     let (own, all) = (
         encode_without_blobs(&incoming.tx, &sidecar),
         encode_without_blobs(&incoming.tx, &whole),
@@ -87,7 +96,7 @@ fn sampled_cells_that_are_wrong_or_incomplete_are_refused() {
     let sidecar = proven_sidecar(&[1, 2], 1);
     let tx = blob_tx(&wallet(0), 0, 10, &sidecar).tx;
     let bytes = encode_without_blobs(&tx, &sidecar).unwrap();
-    let cells = cells_of(&sidecar, 5).unwrap().unwrap();
+    let cells = cells_of(&sidecar, 5).unwrap();
     let add = |columns, cells: &[Bytes]| {
         chain.remote(Incoming::decode_sampled(&bytes, columns, cells).expect("it can be read"))
     };

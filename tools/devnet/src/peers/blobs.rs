@@ -16,7 +16,7 @@ use crate::accounts::{self, Account, BlobSidecars};
 use crate::build::{self, BuildRequest};
 use crate::client::Client;
 use crate::genesis::{GAS_LIMIT, genesis};
-use crate::process::{ClientKind, Process, new_folder};
+use crate::process::{ClientKind, Process, StartOptions, new_folder};
 use clap::Args;
 use eyre::{Result, ensure};
 use niwaki_primitives::{B256, hex};
@@ -58,9 +58,26 @@ fn mask(columns: &[usize]) -> String {
 }
 
 /// The cells that a client has of the kept columns of some blobs, with their proofs.
-fn cells(client: &Client, hashes: &Value) -> Result<Value> {
-    let params = json!([hashes, mask(&CUSTODY)]);
-    Ok(client.call_engine("engine_getBlobsV4", params)?.0)
+fn cells(client: &Client, hashes: &Value) -> Result<(Value, Duration)> {
+    client.call_engine("engine_getBlobsV4", json!([hashes, mask(&CUSTODY)]))
+}
+
+/// What messages of peers have brought to a niwaki, MiB, not compressed.
+fn came(client: &Client) -> Result<f64> {
+    fn sum(value: &Value) -> f64 {
+        match value {
+            Value::Object(inner) => inner.values().map(sum).sum(),
+            other => other.as_f64().unwrap_or_default(),
+        }
+    }
+    let metrics = client.call("debug_metrics", json!([]))?;
+    let bytes = &metrics["network"]["p2p_bytes_inbound_total"];
+    ensure!(
+        bytes.is_object(),
+        "{} counts no bytes of peers",
+        client.name
+    );
+    Ok(sum(bytes) / f64::from(1 << 20))
 }
 
 /// How many transactions a client could put into a block.
@@ -100,13 +117,11 @@ pub(crate) fn run(options: &BlobOptions) -> Result<()> {
     let mut nodes: Vec<Process> = Vec::new();
     for (kind, name) in kinds.into_iter().zip(names) {
         let data = folder.join(name);
-        let node = node::start(
-            kind,
-            name,
-            &options.binaries,
-            &data,
-            without_discovery(&file),
-        )?;
+        let start = StartOptions {
+            flags: &["--metrics-enabled", "--metrics-port=0"],
+            ..without_discovery(&file)
+        };
+        let node = node::start(kind, name, &options.binaries, &data, start)?;
         for other in &nodes {
             connect(&node.client, &other.client)?;
         }
@@ -138,7 +153,7 @@ impl Blobs<'_> {
             let source = &self.nodes[SOURCE].client;
             let tx = source.call("eth_getTransactionByHash", json!([hash]))?;
             let hashes = tx["blobVersionedHashes"].clone();
-            let cells = cells(source, &hashes)?;
+            let (cells, _) = cells(source, &hashes)?;
             ensure!(is_complete(&cells), "the source lacks cells of {hash}");
             expected.push((hashes, cells));
         }
@@ -199,7 +214,7 @@ impl Blobs<'_> {
         let equal = || -> Result<u64> {
             let mut equal = 0;
             for (hashes, expected) in expected {
-                equal += u64::from(cells(client, hashes)? == *expected);
+                equal += u64::from(cells(client, hashes)?.0 == *expected);
             }
             Ok(equal)
         };
@@ -209,11 +224,15 @@ impl Blobs<'_> {
             let seconds = took.as_secs_f64();
             findings.figure(format!("all cells are at {name} after"), seconds, "s");
         }
-        let mut whole = 0;
+        let (mut whole, mut times) = (0, Vec::new());
         for (hashes, _) in expected {
+            times.push(cells(client, hashes)?.1);
             let (blobs, _) = client.call_engine("engine_getBlobsV2", json!([hashes]))?;
             whole += u64::from(!blobs.is_null());
         }
+        findings.times(&format!("engine_getBlobsV4 of {name}"), times);
+        let bytes = came(client)?;
+        findings.figure(format!("came to {name} from its peers"), bytes, "MiB");
         let equal = equal()?;
         findings.count(format!("transactions whose kept columns {name} has"), equal);
         findings.count(format!("transactions whose blobs {name} has"), whole);

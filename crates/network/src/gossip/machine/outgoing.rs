@@ -156,8 +156,10 @@ fn announcements(
     // Who does not know types knows no blobs.
     let has_types = version.has_typed_announcements();
     let all = all.into_iter();
-    let is_announced = |tx: &Announceable| {
-        tx.tx_type != BLOB_TYPE || has_types && (has_masks || tx.columns == CellMask::ALL)
+    let is_announced = |tx: &Announceable| match tx.tx_type {
+        BLOB_TYPE if has_masks => tx.columns.count() > 0,
+        BLOB_TYPE => has_types && tx.columns == CellMask::ALL,
+        _ => true,
     };
     for tx in all.filter(is_announced) {
         let size = match has_masks {

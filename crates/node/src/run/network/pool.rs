@@ -14,7 +14,7 @@ use niwaki_network::wire::{CellMask, EthVersion};
 use niwaki_primitives::{B256, Bytes, Encodable2718, Typed2718};
 use niwaki_rpc::{Backend, SyncStatus, yield_to_blocks};
 use niwaki_txpool::{
-    DropReason, Incoming, Origin, Pool, PoolError, PoolEvent, PooledTransaction, Sidecar, cells_of,
+    DropReason, Incoming, Origin, Pool, PoolError, PoolEvent, PooledTransaction, Sidecar,
     check_proofs, encode_network, encode_without_blobs,
 };
 use std::collections::VecDeque;
@@ -85,11 +85,7 @@ pub(super) fn transaction(pool: &Pool, hash: &B256, version: EthVersion) -> Opti
 
 /// The cells of a blob transaction in these columns, column by column, of every blob.
 pub(super) fn cells(pool: &Pool, hash: &B256, columns: CellMask) -> Option<Vec<Bytes>> {
-    let sidecar = pool.sidecar(hash)?;
-    match sidecar.has_cell_proofs() {
-        true => cells_of(&sidecar, columns.bits()).ok()?,
-        false => None,
-    }
+    pool.cells(hash, columns.bits()).ok()?
 }
 
 /// How a transaction is announced, and its encoding if that is what peers may get in full.

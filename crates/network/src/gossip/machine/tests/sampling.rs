@@ -80,7 +80,14 @@ fn blobs_that_are_here_whole_and_sampled_ones_are_announced_apart() {
         columns,
     };
     let some = CellMask::from_bits(3);
-    let all = [of(1, CellMask::ALL), of(2, some), of(3, CellMask::ALL)];
+    // Of the last one no column is here that is kept now.
+    let none = of(4, CellMask::default());
+    let all = [
+        of(1, CellMask::ALL),
+        of(2, some),
+        of(3, CellMask::ALL),
+        none,
+    ];
     gossip.announce_pending(conn(1), &all, 0);
     let actions = gossip.tick(100);
     let messages = actions.iter().map(|action| match action {
