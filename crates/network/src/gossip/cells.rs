@@ -227,7 +227,7 @@ impl CellFetcher {
                 let lost = lost.filter_map(|hash| self.wanted.remove(hash)).collect();
                 late.push((*conn, lost));
             }
-            if peer.open.is_some() {
+            if peer.open.is_some() || peer.queue.is_empty() {
                 continue;
             }
             let request = self.last_request + 1;
