@@ -89,8 +89,7 @@ pub fn verify_cell_proofs(
     }
 }
 
-/// Checks single cells. `cells` and `proofs` are those of the same `columns` of each blob, blob after blob. Each cell
-/// costs less than 1 ms.
+/// Checks single cells. `cells` and `proofs` are those of the same `columns` of each blob, blob after blob.
 ///
 /// # Errors
 /// Any [`KzgError`].

@@ -76,8 +76,7 @@ pub(super) fn v3(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> R
 }
 
 /// The cells of each blob whose bits are set in a mask of 16 bytes, with their proofs, or null instead of the blob; null
-/// for the cells that a sampled blob lacks. Bit `n` of the mask is bit `n % 8`, from the lowest, of byte `n / 8`. About
-/// 1 ms per blob.
+/// for the cells that a sampled blob lacks. Bit `n` of the mask is bit `n % 8`, from the lowest, of byte `n / 8`.
 pub(super) fn v4(backend: &Backend, params: &Params<'_>, out: &mut Vec<u8>) -> RpcResult {
     let mask: FixedBytes<16> = params.required(1)?;
     let columns = u128::from_le_bytes(mask.0);

@@ -71,7 +71,7 @@ pub(super) fn v3(backend: &Backend, request: &RestRequest) -> Answer {
     Ok(RestReply::Ssz(blobs_response(&with_cells(&blobs))))
 }
 
-/// The cells of each blob that a mask names and that are here, at their places among all 128. About 1 ms per blob.
+/// The cells of each blob that a mask names and that are here, at their places among all 128.
 pub(super) fn v4(backend: &Backend, request: &RestRequest) -> Answer {
     // An offset and the mask.
     request.check_hashes(4 + 16, MAX_BLOBS)?;
