@@ -16,6 +16,7 @@ mod finder;
 mod range;
 mod reachable;
 mod start;
+mod transport;
 
 use crate::discovery::dns::{DnsFigures, DnsQueries};
 use crate::discovery::v4::{Dropped, V4Figures};

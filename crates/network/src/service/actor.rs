@@ -1,5 +1,6 @@
 //! The actor: it owns the roster, gives it events, and carries out what it orders.
 
+use super::transport::{SocketOf, Transport};
 use super::{RosterReport, STOP_TIMEOUT, Shared, connection};
 use crate::key::NodeId;
 use crate::node::{Host, Node};
@@ -15,7 +16,6 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -60,14 +60,15 @@ pub(super) struct Links {
     pub(super) wanted: Vec<(Source, watch::Sender<bool>)>,
 }
 
-pub(super) struct Actor {
+pub(super) struct Actor<T: Transport> {
+    transport: Arc<T>,
     roster: Roster,
     shared: Arc<Shared>,
     links: Links,
     saved: Option<PathBuf>,
     start: Instant,
     /// Connections that came in and wait for the roster.
-    incoming: HashMap<ConnId, (TcpStream, SocketAddr)>,
+    incoming: HashMap<ConnId, SocketOf<T>>,
     /// Connections whose Hellos have come.
     verdicts: HashMap<ConnId, oneshot::Sender<Result<(), Refusal>>>,
     peers: HashMap<ConnId, Arc<Peer>>,
@@ -77,14 +78,16 @@ pub(super) struct Actor {
     budget: Budget,
 }
 
-impl Actor {
+impl<T: Transport> Actor<T> {
     pub(super) fn new(
         roster: Roster,
         shared: Arc<Shared>,
         links: Links,
         saved: Option<PathBuf>,
+        transport: T,
     ) -> Self {
         Self {
+            transport: Arc::new(transport),
             roster,
             shared,
             links,
@@ -100,11 +103,8 @@ impl Actor {
     }
 
     /// Runs until [`Input::Stop`] comes.
-    pub(super) async fn run(
-        mut self,
-        mut inputs: mpsc::Receiver<Input>,
-        listeners: Vec<TcpListener>,
-    ) {
+    pub(super) async fn run(mut self, mut inputs: mpsc::Receiver<Input>) {
+        let transport = Arc::clone(&self.transport);
         let mut ticks = tokio::time::interval(Duration::from_secs(1));
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
@@ -113,7 +113,7 @@ impl Actor {
                     None | Some(Input::Stop) => break,
                     Some(input) => self.take(input),
                 },
-                accepted = accept(&listeners) => self.accepted(accepted),
+                accepted = transport.accept() => self.accepted(accepted),
                 _ = ticks.tick() => self.tick(),
                 Some(ended) = self.connections.join_next() => {
                     if ended.is_err_and(|error| error.is_panic()) {
@@ -219,11 +219,11 @@ impl Actor {
         self.links.peers.send_replace(peers.into());
     }
 
-    fn accepted(&mut self, accepted: std::io::Result<(TcpStream, SocketAddr)>) {
+    fn accepted(&mut self, accepted: std::io::Result<SocketOf<T>>) {
         match accepted {
-            Ok((stream, address)) => {
-                let conn = self.roster.next_conn();
-                self.incoming.insert(conn, (stream, address));
+            Ok(socket) => {
+                let (conn, address) = (self.roster.next_conn(), socket.remote);
+                self.incoming.insert(conn, socket);
                 self.step(Event::Incoming { conn, address });
             }
             Err(error) => debug!(%error, "Can't accept a connection"),
@@ -248,16 +248,16 @@ impl Actor {
                 self.shared.stats.count_dial(source);
                 let context = self.context(conn);
                 let name = self.names.get(&candidate.id).cloned();
+                let transport = Arc::clone(&self.transport);
                 self.connections
-                    .spawn(connection::dial(context, candidate, name));
+                    .spawn(connection::dial(context, transport, candidate, name));
             }
             Action::Accept(conn) => {
                 if let Some(verdict) = self.verdicts.remove(&conn) {
                     let _ = verdict.send(Ok(()));
-                } else if let Some((stream, address)) = self.incoming.remove(&conn) {
+                } else if let Some(socket) = self.incoming.remove(&conn) {
                     let context = self.context(conn);
-                    self.connections
-                        .spawn(connection::answer(context, stream, address));
+                    self.connections.spawn(connection::answer(context, socket));
                 }
             }
             Action::Refuse { conn, refusal } => {
@@ -318,18 +318,6 @@ impl Actor {
         }
         let ended = async { while self.connections.join_next().await.is_some() {} };
         let _ = tokio::time::timeout(STOP_TIMEOUT, ended).await;
-    }
-}
-
-/// The next connection; never, without a listener. There are two at most: one of each family.
-async fn accept(listeners: &[TcpListener]) -> std::io::Result<(TcpStream, SocketAddr)> {
-    let accept = async |index: usize| match listeners.get(index) {
-        Some(listener) => listener.accept().await,
-        None => std::future::pending().await,
-    };
-    tokio::select! {
-        accepted = accept(0) => accepted,
-        accepted = accept(1) => accepted,
     }
 }
 

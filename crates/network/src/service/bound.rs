@@ -3,6 +3,7 @@
 //! An IPv6 socket beside an IPv4 one takes no IPv4 packets, so that both may have the same port. Alone it takes those too.
 
 use super::NetworkConfig;
+use super::transport::{Tcp, Transport};
 use crate::discovery::reach::{Origin, Ports, Reach, local_ip};
 use crate::discovery::v4::Sockets;
 use socket2::{Domain, Socket, Type};
@@ -16,12 +17,12 @@ use tracing::warn;
 const BACKLOG: i32 = 1024;
 
 /// The sockets.
-pub(super) struct Bound {
-    pub(super) listeners: Vec<TcpListener>,
+pub(super) struct Bound<T> {
+    pub(super) transport: T,
     pub(super) udp: Sockets,
 }
 
-impl Bound {
+impl Bound<Tcp> {
     /// Binds them. The network begins without the second family if that can't be bound.
     pub(super) async fn new(config: &NetworkConfig) -> Result<Self> {
         let settings = config.discovery.as_ref();
@@ -52,13 +53,15 @@ impl Bound {
             ipv6,
             frames: None,
         };
-        Ok(Self { listeners, udp })
+        let transport = Tcp { listeners };
+        Ok(Self { transport, udp })
     }
+}
 
+impl<T: Transport> Bound<T> {
     /// Where it listens for connections.
     pub(super) fn tcp(&self) -> impl Iterator<Item = SocketAddr> {
-        let addresses = self.listeners.iter();
-        addresses.filter_map(|listener| listener.local_addr().ok())
+        self.transport.addresses().into_iter()
     }
 
     fn udp(&self) -> impl Iterator<Item = SocketAddr> {

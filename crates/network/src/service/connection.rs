@@ -2,19 +2,19 @@
 
 use super::Shared;
 use super::actor::Input;
+use super::transport::{Socket, Transport};
 use crate::address::is_public;
 use crate::key::NodeId;
 use crate::peer::{self, PeerChannels, PeerError};
 use crate::peers::{Candidate, ConnId, End, Event, Offers, Refusal};
-use crate::rlpx::{self, Capability, Connection, DisconnectReason, Session, SessionError};
+use crate::rlpx::{self, Capability, Connection, DisconnectReason, Hello, Session, SessionError};
 use crate::stats::{Initiator, Stats};
 use crate::wire::StatusError;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use tokio::net::TcpStream;
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 use tracing::debug;
@@ -23,8 +23,6 @@ use tracing::debug;
 const DIAL_TIMEOUT: Duration = Duration::from_secs(15);
 /// How long the handshake and the Hellos may take together.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
-
-type Halves = Session<OwnedReadHalf, OwnedWriteHalf>;
 
 /// What a connection needs.
 #[derive(Debug)]
@@ -35,21 +33,16 @@ pub(super) struct Context {
     pub(super) channels: PeerChannels,
 }
 
-/// Where a connection goes.
-#[derive(Clone, Copy)]
-struct Route {
-    address: SocketAddr,
-    /// This side of it.
-    local: Option<SocketAddr>,
-    /// The node that was dialled; `None` if the other side connected.
-    dialled: Option<NodeId>,
-}
-
 /// Dials a node, and runs the connection to its end. A node with a name is at the addresses that its name has now.
-pub(super) async fn dial(context: Context, candidate: Candidate, name: Option<String>) {
-    let stream = timeout(DIAL_TIMEOUT, async {
+pub(super) async fn dial(
+    context: Context,
+    transport: Arc<impl Transport>,
+    candidate: Candidate,
+    name: Option<String>,
+) {
+    let socket = timeout(DIAL_TIMEOUT, async {
         let Some(name) = &name else {
-            return TcpStream::connect(candidate.address).await;
+            return transport.connect(&[candidate.address]).await;
         };
         let net_restrict = &context.shared.net_restrict;
         let is_allowed = |address: &SocketAddr| net_restrict.allows(address.ip());
@@ -61,41 +54,32 @@ pub(super) async fn dial(context: Context, candidate: Candidate, name: Option<St
                 return Err(error);
             }
         };
-        TcpStream::connect(&addresses[..]).await
+        transport.connect(&addresses).await
     });
-    let stream = match stream.await {
-        Ok(Ok(stream)) => stream,
+    let socket = match socket.await {
+        Ok(Ok(socket)) => socket,
         Ok(Err(error)) => {
             debug!(node = ?candidate.id, address = %candidate.address, %error, "Can't connect");
             return context.close(End::Unreached).await;
         }
         Err(_) => return context.close(End::Unreached).await,
     };
-    let mut route = Route {
-        address: candidate.address,
-        local: stream.local_addr().ok(),
-        dialled: Some(candidate.id),
-    };
-    if name.is_some()
-        && let Ok(address) = stream.peer_addr()
-    {
-        let conn = context.conn;
+    if name.is_some() {
+        let (conn, address) = (context.conn, socket.remote);
         let resolved = Event::Resolved { conn, address };
         let _ = context.actor.send(Input::Roster(resolved)).await;
-        route.address = address;
     }
-    let end = run(&context, stream, route).await;
+    let end = run(&context, socket, Some(candidate.id)).await;
     context.close(end).await;
 }
 
 /// Runs a connection that came in to its end.
-pub(super) async fn answer(context: Context, stream: TcpStream, address: SocketAddr) {
-    let route = Route {
-        address,
-        local: stream.local_addr().ok(),
-        dialled: None,
-    };
-    let end = run(&context, stream, route).await;
+pub(super) async fn answer<R, W>(context: Context, socket: Socket<R, W>)
+where
+    R: AsyncRead + Unpin,
+    W: AsyncWrite + Unpin,
+{
+    let end = run(&context, socket, None).await;
     context.close(end).await;
 }
 
@@ -105,12 +89,18 @@ impl Context {
     }
 }
 
-async fn run(context: &Context, stream: TcpStream, route: Route) -> End {
-    let greeted = timeout(HANDSHAKE_TIMEOUT, greet(&context.shared, stream, route)).await;
+/// Runs a connection to its end. `dialled` is the node that was dialled; `None` if the other side connected.
+async fn run<R, W>(context: &Context, socket: Socket<R, W>, dialled: Option<NodeId>) -> End
+where
+    R: AsyncRead + Unpin,
+    W: AsyncWrite + Unpin,
+{
+    let (remote, local) = (socket.remote, socket.local);
+    let greeted = timeout(HANDSHAKE_TIMEOUT, greet(&context.shared, socket, dialled)).await;
     let (node, mut session) = match greeted {
         Ok(Ok(greeted)) => greeted,
         Ok(Err(error)) => {
-            debug!(address = %route.address, %error, "Handshake failed");
+            debug!(address = %remote, %error, "Handshake failed");
             let error = error.into();
             if !is_broken(&error) {
                 count(&context.shared.stats, &error);
@@ -119,7 +109,7 @@ async fn run(context: &Context, stream: TcpStream, route: Route) -> End {
         }
         Err(_) => return End::Failed,
     };
-    if let Err(refusal) = verdict(context, node, &session).await {
+    if let Err(refusal) = verdict(context, node, &session.hello).await {
         let goodbye = session.writer.disconnect(refusal.reason());
         let _ = timeout(HANDSHAKE_TIMEOUT, goodbye).await;
         let stats = &context.shared.stats;
@@ -129,9 +119,9 @@ async fn run(context: &Context, stream: TcpStream, route: Route) -> End {
     let origin = peer::Origin {
         conn: context.conn,
         node,
-        remote: route.address,
-        local: route.local,
-        is_inbound: route.dialled.is_none(),
+        remote,
+        local,
+        is_inbound: dialled.is_none(),
     };
     let on_event = |event| {
         let input = match event {
@@ -146,21 +136,24 @@ async fn run(context: &Context, stream: TcpStream, route: Route) -> End {
     end_of(&error)
 }
 
-async fn greet(
+async fn greet<R, W>(
     shared: &Shared,
-    stream: TcpStream,
-    route: Route,
-) -> Result<(NodeId, Halves), SessionError> {
-    stream.set_nodelay(true)?;
-    let (reader, writer) = stream.into_split();
-    let mut connection: Connection<_, _> = match route.dialled {
+    socket: Socket<R, W>,
+    dialled: Option<NodeId>,
+) -> Result<(NodeId, Session<R, W>), SessionError>
+where
+    R: AsyncRead + Unpin,
+    W: AsyncWrite + Unpin,
+{
+    let (reader, writer) = (socket.reader, socket.writer);
+    let mut connection: Connection<_, _> = match dialled {
         Some(node) => rlpx::initiate(reader, writer, &shared.key, node).await?,
         None => rlpx::respond(reader, writer, &shared.key).await?,
     };
     connection.count(&shared.stats);
     let node = connection.peer;
     let session = connection.greet(&shared.hello, &shared.protocols).await?;
-    if route.dialled.is_none() && is_public(route.address.ip()) {
+    if dialled.is_none() && is_public(socket.remote.ip()) {
         // It stands alone: no order with anything else is needed.
         shared.is_reached.store(true, Ordering::Relaxed);
     }
@@ -168,13 +161,13 @@ async fn greet(
 }
 
 /// Asks the roster whether the session may become a peer.
-async fn verdict(context: &Context, id: NodeId, session: &Halves) -> Result<(), Refusal> {
+async fn verdict(context: &Context, id: NodeId, hello: &Hello) -> Result<(), Refusal> {
     let (sender, verdict) = oneshot::channel();
     let greeted = Input::Greeted {
         conn: context.conn,
         id,
-        offers: offers(&session.hello.capabilities),
-        port: session.hello.port,
+        offers: offers(&hello.capabilities),
+        port: hello.port,
         verdict: sender,
     };
     let _ = context.actor.send(greeted).await;
@@ -230,11 +223,10 @@ fn end_of(error: &PeerError) -> End {
 mod tests {
     use super::*;
     use crate::key::NodeKey;
-    use crate::rlpx::{Hello, Protocol};
+    use crate::rlpx::Protocol;
     use crate::subnet::NetRestrict;
     use niwaki_primitives::B256;
     use std::sync::atomic::AtomicBool;
-    use tokio::net::TcpListener;
 
     fn shared(number: u8) -> Shared {
         let key = NodeKey::new(B256::repeat_byte(number)).unwrap();
@@ -258,28 +250,29 @@ mod tests {
     /// Whether a node counts as reached after another one has connected from this address, and said Hello or left at once.
     async fn is_reached(from: &str, says_hello: bool) -> bool {
         let (one, two) = (shared(1), shared(2));
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let stream = TcpStream::connect(listener.local_addr().unwrap())
-            .await
-            .unwrap();
-        let (accepted, _) = listener.accept().await.unwrap();
-        let route = |address: &str, dialled| Route {
-            address: address.parse().unwrap(),
-            local: None,
-            dialled,
+        let (there, here) = tokio::io::duplex(1 << 10);
+        let socket = |stream, remote: &str| {
+            let (reader, writer) = tokio::io::split(stream);
+            Socket {
+                reader,
+                writer,
+                local: None,
+                remote: remote.parse().unwrap(),
+            }
         };
         let dial = async {
             match says_hello {
-                true => greet(&two, stream, route("203.0.113.7:1", Some(one.key.id())))
-                    .await
-                    .is_ok(),
+                true => {
+                    let socket = socket(there, "203.0.113.7:1");
+                    greet(&two, socket, Some(one.key.id())).await.is_ok()
+                }
                 false => {
-                    drop(stream);
+                    drop(there);
                     false
                 }
             }
         };
-        let (greeted, dialled) = tokio::join!(greet(&one, accepted, route(from, None)), dial);
+        let (greeted, dialled) = tokio::join!(greet(&one, socket(here, from), None), dial);
         assert_eq!((greeted.is_ok(), dialled), (says_hello, says_hello));
         assert!(!two.is_reached.load(Ordering::Relaxed), "it dialled");
         one.is_reached.load(Ordering::Relaxed)

@@ -3,6 +3,7 @@
 use super::actor::{self, Actor, Input};
 use super::bound::Bound;
 use super::finder::{self, Counts, Finder, FinderConfig};
+use super::transport::Transport;
 use super::{
     Inbound, MAX_GOSSIP, MAX_INPUTS, MAX_MESSAGES, MAX_REQUESTS, Network, NetworkConfig, Shared,
 };
@@ -59,11 +60,21 @@ fn places(config: &NetworkConfig) -> usize {
 
 pub(super) async fn start(
     config: NetworkConfig,
-    mut chain: watch::Receiver<LocalChain>,
+    chain: watch::Receiver<LocalChain>,
     pool: PoolView,
 ) -> Result<(Network, Inbound)> {
     check(&config)?;
     let bound = Bound::new(&config).await?;
+    start_on(bound, config, chain, pool).await
+}
+
+/// Starts a network whose sockets are bound.
+pub(super) async fn start_on(
+    bound: Bound<impl Transport>,
+    config: NetworkConfig,
+    mut chain: watch::Receiver<LocalChain>,
+    pool: PoolView,
+) -> Result<(Network, Inbound)> {
     let addresses: Vec<SocketAddr> = bound.tcp().collect();
     let (reach, routed, nat) = learn_addresses(&config, &bound);
     let entries = first_entries(&config, &reach, &chain.borrow_and_update());
@@ -101,8 +112,8 @@ pub(super) async fn start(
         wanted,
     };
     let (roster, path) = (roster(&config, saved), file(&config, "peers"));
-    let actor = Actor::new(roster, Arc::clone(&shared), links, path);
-    let actor = tokio::spawn(actor.run(input_receiver, bound.listeners));
+    let actor = Actor::new(roster, Arc::clone(&shared), links, path, bound.transport);
+    let actor = tokio::spawn(actor.run(input_receiver));
 
     let v5_figures = v5.as_ref().map(|v5| v5.figures.clone());
     let v4_figures = v4.as_ref().map(|v4| v4.figures.clone());
@@ -169,7 +180,7 @@ fn first_entries(config: &NetworkConfig, reach: &Reach, chain: &LocalChain) -> R
 /// Where others reach this node; and, if a router opens its ports, what comes from it later, and the way to close them.
 fn learn_addresses(
     config: &NetworkConfig,
-    bound: &Bound,
+    bound: &Bound<impl Transport>,
 ) -> (
     Reach,
     Option<mpsc::Receiver<nat::NatEvent>>,

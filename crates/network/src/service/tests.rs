@@ -2,6 +2,8 @@
 
 mod discovery;
 mod gossip;
+mod hundred;
+mod switchboard;
 
 use super::*;
 use crate::peers::NodeFilter;

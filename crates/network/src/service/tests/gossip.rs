@@ -6,7 +6,7 @@ use crate::wire::CellMask;
 use niwaki_crypto::keccak256;
 use niwaki_primitives::{Address, Bytes};
 use std::collections::HashMap;
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard};
 
 /// Transactions that are sent.
 const COUNT: u8 = 40;
@@ -22,34 +22,33 @@ fn announceable(bytes: &Bytes) -> Announceable {
     }
 }
 
-/// A node whose pool takes everything.
-struct Pooled {
-    node: Node,
-    pool: Arc<Mutex<HashMap<B256, Bytes>>>,
-}
+/// A pool that takes everything.
+#[derive(Clone, Default)]
+pub(super) struct Pool(Arc<Mutex<HashMap<B256, Bytes>>>);
 
-impl Pooled {
-    async fn start(config: NetworkConfig) -> Self {
-        let pool: Arc<Mutex<HashMap<B256, Bytes>>> = Arc::default();
-        let (first, second) = (Arc::clone(&pool), Arc::clone(&pool));
-        let view = PoolView {
+impl Pool {
+    fn transactions(&self) -> MutexGuard<'_, HashMap<B256, Bytes>> {
+        self.0.lock().unwrap()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.transactions().len()
+    }
+
+    pub(super) fn view(&self) -> PoolView {
+        let (first, second) = (self.clone(), self.clone());
+        PoolView {
             whole_percent: 100,
-            is_here: Arc::new(move |hash| first.lock().unwrap().contains_key(hash)),
-            pending: Arc::new(move |_| {
-                let pool = second.lock().unwrap();
-                pool.values().map(announceable).collect()
-            }),
-        };
-        let node = Node::start_with(config, 1, view).await;
-        node.network.gossip().set_syncing(false);
-        Self { node, pool }
+            is_here: Arc::new(move |hash| first.transactions().contains_key(hash)),
+            pending: Arc::new(move |_| second.transactions().values().map(announceable).collect()),
+        }
     }
 
     /// Puts transactions into the pool, and sends them.
-    fn submit(&self, transactions: &[Bytes]) {
+    pub(super) fn submit(&self, network: &Network, transactions: &[Bytes]) {
         let new = transactions.iter().map(|bytes| {
             let hash = keccak256(bytes);
-            let before = self.pool.lock().unwrap().insert(hash, bytes.clone());
+            let before = self.transactions().insert(hash, bytes.clone());
             assert_eq!(before, None, "came twice");
             NewTransaction {
                 announceable: announceable(bytes),
@@ -60,38 +59,55 @@ impl Pooled {
             }
         });
         let new: Vec<NewTransaction> = new.collect();
-        self.node.network.gossip().broadcast(&new);
+        network.gossip().broadcast(&new);
     }
 
-    fn take(&self, batch: ReceivedBatch) -> usize {
+    /// Takes what came and sends it on. Returns how many they are.
+    pub(super) fn take(&self, network: &Network, batch: ReceivedBatch) -> usize {
         let bytes: Vec<Bytes> = batch
             .transactions
             .iter()
             .map(|tx| tx.bytes.clone())
             .collect();
-        self.submit(&bytes);
+        self.submit(network, &bytes);
         let accepted = batch
             .transactions
             .iter()
             .map(|tx| (tx.hash, Verdict::Accepted));
         let accepted: Vec<_> = accepted.collect();
-        self.node.network.gossip().report(batch.peer, &accepted);
+        network.gossip().report(batch.peer, &accepted);
         bytes.len()
     }
 
-    fn answer(&self, request: InboundRequest) {
+    /// Answers a peer that asks for transactions.
+    pub(super) fn answer(&self, request: InboundRequest) {
         let Request::PooledTransactions(hashes) = &request.request else {
             panic!("{:?}", request.request);
         };
         let mut items = Items::default();
         for bytes in hashes
             .iter()
-            .filter_map(|hash| self.pool.lock().unwrap().get(hash).cloned())
+            .filter_map(|hash| self.transactions().get(hash).cloned())
         {
             items.push(&crate::wire::encode_item(&bytes));
         }
         let message = items.answer(request.id);
         request.answer(message);
+    }
+}
+
+/// A node whose pool takes everything.
+struct Pooled {
+    node: Node,
+    pool: Pool,
+}
+
+impl Pooled {
+    async fn start(config: NetworkConfig) -> Self {
+        let pool = Pool::default();
+        let node = Node::start_with(config, 1, pool.view()).await;
+        node.network.gossip().set_syncing(false);
+        Self { node, pool }
     }
 
     /// Takes what comes and sends it on, answers what peers ask, and says how many transactions came. Stops when it shall, and
@@ -100,9 +116,9 @@ impl Pooled {
         loop {
             tokio::select! {
                 batch = self.node.inbound.transactions.recv() => {
-                    came.send(self.take(batch.unwrap())).await.unwrap();
+                    came.send(self.pool.take(&self.node.network, batch.unwrap())).await.unwrap();
                 }
-                request = self.node.inbound.requests.recv() => self.answer(request.unwrap()),
+                request = self.node.inbound.requests.recv() => self.pool.answer(request.unwrap()),
                 _ = stop.changed() => break,
             }
         }
@@ -118,7 +134,8 @@ impl Pooled {
 /// The first node sends; the other two get each transaction once, and it none.
 async fn check(nodes: [Pooled; 3]) {
     let transactions = (0..COUNT).map(|seed| Bytes::from(vec![2, 0xc1, seed]));
-    nodes[0].submit(&transactions.collect::<Vec<_>>());
+    let transactions: Vec<_> = transactions.collect();
+    nodes[0].pool.submit(&nodes[0].node.network, &transactions);
     let (stop, stop_receiver) = watch::channel(false);
     let (sender, mut came) = mpsc::channel(1);
     let runs = nodes.map(|node| tokio::spawn(node.run(sender.clone(), stop_receiver.clone())));
