@@ -280,7 +280,7 @@ const QUALITY: Quality = Quality {
     loss_percent: 2,
 };
 
-/// For five minutes a dozen connections a second have a fault, and transactions and jobs go on.
+/// For five minutes up to eleven connections a second get a fault, and transactions and jobs go on.
 async fn live_through_faults(seed: u64) {
     let mut hundred = Hundred::start(seed, QUALITY).await;
     let joined = hundred.until(120, Hundred::is_whole).await;

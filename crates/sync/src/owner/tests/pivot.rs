@@ -269,7 +269,8 @@ fn a_reorganisation_to_a_branch_without_lists_and_nodes_begins_again() {
     let driven = Driven::start_to(&side, &[Lie::NoNodes, Lie::NoNodes], needed(FIRST) / 2);
     driven.go_on_with(&blocks()[FIRST - 50..]);
     let status = driven.sync.status();
-    assert_eq!((status.healed_nodes, status.pivots), (0, 2));
+    // A slow machine may need a third one.
+    assert!(status.healed_nodes == 0 && status.pivots >= 2, "{status:?}");
     driven.end();
 }
 
@@ -278,7 +279,8 @@ fn without_lists_and_nodes_the_state_comes_again_from_the_beginning() {
     let driven = Driven::start(&[Lie::NoNodes, Lie::NoNodes], needed(FIRST) / 2);
     driven.go_on();
     let status = driven.sync.status();
-    assert_eq!((status.healed_nodes, status.pivots), (0, 2));
+    // A slow machine may need a third one.
+    assert!(status.healed_nodes == 0 && status.pivots >= 2, "{status:?}");
     driven.end();
 }
 
