@@ -118,7 +118,10 @@ impl Switchboard {
     /// Gives so many connections a fault. Of the silent ones half are so in one direction alone.
     pub(super) fn disturb(&self, count: usize) {
         let board = &mut *self.board();
-        board.cables.retain(Cable::is_open);
+        // A faulty one stays known after its end: a node may still count it.
+        board
+            .cables
+            .retain(|cable| cable.faulty_since.is_some() || cable.is_open());
         let sound = board.cables.iter_mut();
         let sound = sound.filter(|cable| cable.faulty_since.is_none());
         for cable in sound.choose_multiple(&mut board.rng, count) {
