@@ -38,25 +38,14 @@ impl MemoryBudget {
         given.unwrap_or_else(default)
     }
 
-    /// Reads a number of bytes, with K, M, G or KiB, MiB, GiB for powers of 1024.
+    /// Reads it as [`parse_bytes`] does.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-        let factor = match &text[digits.len()..] {
-            "" | "B" => 1,
-            "K" | "k" | "KiB" => 1 << 10,
-            "M" | "m" | "MiB" => MIB,
-            "G" | "g" | "GiB" => GIB,
-            other => return Err(format!("'{other}' is no unit; use K, M or G, as in 2G")),
-        };
-        let number = digits.trim().parse::<u64>();
-        let bytes = number.ok().and_then(|number| number.checked_mul(factor));
-        match bytes {
-            None => Err("not a number of bytes; give one like 2G or 512M".to_owned()),
-            Some(bytes) if bytes < LEAST_BYTES => Err(format!(
+        match parse_bytes(text)? {
+            bytes if bytes < LEAST_BYTES => Err(format!(
                 "{bytes} bytes are too few to work with; give at least {}M",
                 LEAST_BYTES / MIB
             )),
-            Some(bytes) => Ok(Self(bytes)),
+            bytes => Ok(Self(bytes)),
         }
     }
 
@@ -113,6 +102,21 @@ impl fmt::Display for MemoryBudget {
             share(CODE_PERCENT)
         )
     }
+}
+
+/// Reads a number of bytes, with K, M, G or KiB, MiB, GiB for powers of 1024.
+pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let factor = match &text[digits.len()..] {
+        "" | "B" => 1,
+        "K" | "k" | "KiB" => 1 << 10,
+        "M" | "m" | "MiB" => MIB,
+        "G" | "g" | "GiB" => GIB,
+        other => return Err(format!("'{other}' is no unit; use K, M or G, as in 2G")),
+    };
+    let number = digits.trim().parse::<u64>();
+    let bytes = number.ok().and_then(|number| number.checked_mul(factor));
+    bytes.ok_or_else(|| "not a number of bytes; give one like 2G or 512M".to_owned())
 }
 
 /// The memory of the machine, or of the container if that is less; `None` if the system does not say.

@@ -49,6 +49,6 @@ pub use history::HistoryFloor;
 pub use owner::{Sync, SyncConfig};
 pub use picker::Way;
 pub use progress::{STALLS, StateShare, SyncFailure, SyncMode, SyncState, SyncStatus};
-pub use serve::{RecentStates, Sources, answer, serve};
+pub use serve::{RecentStates, Requests, Sources, answer, serve};
 pub use target::TargetSource;
 pub use times::SyncTime;

@@ -1,21 +1,24 @@
 //! Answers what peers ask: headers, bodies, receipts and block access lists from the chain, parts of its recent states, transactions and
 //! cells from the pool.
 //!
-//! Threads of low priority take requests one at a time ([`serve`]), and wait a little while a block is imported. An answer has at most
-//! 1,024 items and ends with the item that passes 2 MiB. What this node does not have is left out, except where an answer's places count (access lists).
+//! Threads of low priority take requests one at a time ([`serve`]), and wait a little while a block is imported. Peers share a rate
+//! ([`Requests`]). An answer has at most 1,024 items and ends with the item that passes 2 MiB. What this node does not have is left out, except where an answer's places count (access lists).
 //!
 //! | file | what it is |
 //! |---|---|
+//! | `requests` | which request is next, and when |
+//! | `fair_queue` | requests that wait, of all peers |
 //! | `snap` | what is asked by `snap` |
 //! | `recent_states` | the states that this node can give |
 //!
 //! Spec: devp2p `caps/eth.md`.
 
+mod fair_queue;
 mod recent_states;
+mod requests;
 mod snap;
 
 use niwaki_chain::{Chain, StoredHeader};
-use niwaki_network::InboundRequest;
 use niwaki_network::wire::limits::{MAX_LOOKED_UP, MAX_SERVED, SOFT_ANSWER_BYTES};
 use niwaki_network::wire::{
     BlockId, CellMask, EthVersion, Items, Request, cells_answer, encode_item, put_receipt,
@@ -24,8 +27,8 @@ use niwaki_primitives::rlp::{Encodable, Header as RlpHeader};
 use niwaki_primitives::{B256, Bytes, Fault, Receipt};
 pub use recent_states::RecentStates;
 pub(crate) use recent_states::STATES_SERVED;
+pub use requests::Requests;
 use std::time::{Duration, Instant};
-use tokio::sync::mpsc;
 use tracing::error;
 
 /// A thread waits for an import so long at most,
@@ -51,20 +54,16 @@ pub struct Sources<'s> {
 }
 
 /// Answers requests until the senders are gone. A request whose answer meets a [`Fault`] gets an empty one, and the fault is logged.
-pub fn serve(sources: Sources<'_>, requests: &std::sync::Mutex<mpsc::Receiver<InboundRequest>>) {
+pub fn serve(sources: Sources<'_>, requests: &Requests) {
     let mut waited_in_vain = None;
-    loop {
-        let next = requests
-            .lock()
-            .expect("no panic while it is held")
-            .blocking_recv();
-        let Some(inbound) = next else { return };
+    while let Some(inbound) = requests.next() {
         wait_for_import(sources.chain, &mut waited_in_vain);
         let message = answer(sources, &inbound.request, inbound.version, inbound.id);
         let message = message.unwrap_or_else(|fault| {
             error!(%fault, "Can't answer a peer");
             nothing(&inbound.request, inbound.version, inbound.id)
         });
+        requests.answered(inbound.peer, message.len());
         inbound.answer(message);
     }
 }

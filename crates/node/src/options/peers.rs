@@ -1,5 +1,6 @@
 //! Flags of the network of peers. Names are Besu's.
 
+use crate::memory::parse_bytes;
 use clap::{Args, ValueEnum};
 use niwaki_network::discovery::dns::ListUrl;
 use niwaki_network::{Node, NodeId, Subnet, SubnetError};
@@ -104,6 +105,9 @@ pub(crate) struct PeerFlags {
     /// Offer snap/2, which has block access lists in the place of trie nodes, beside snap/1 [default: from Amsterdam on].
     #[arg(long = "Xsnap2-enabled", value_name = "BOOL")]
     pub(crate) snap2_enabled: Option<bool>,
+    /// Most bytes per second that peers get as answers, all together, such as 64M; 0 for no bound.
+    #[arg(long, value_name = "BYTES", default_value = "32M", value_parser = parse_bytes)]
+    pub(crate) p2p_serving_rate: u64,
     /// Hash of a block to sync to while no consensus client has chosen a head.
     #[arg(long, value_name = "HASH")]
     pub(crate) sync_target: Option<B256>,

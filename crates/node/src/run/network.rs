@@ -26,17 +26,17 @@ use niwaki_chain::{Chain, Consensus, HeadChange, StoredHeader};
 use niwaki_network::peers::{BanTarget, Event, NodeFilter};
 use niwaki_network::wire::BlockRange;
 use niwaki_network::{
-    BootNode, DiscoverySettings, Inbound, InboundRequest, LocalChain, NatMethod, Network,
-    NetworkConfig, Node, NodeKey, Subprotocol, SubprotocolEvent, ValidatorsChain,
+    BootNode, DiscoverySettings, Inbound, LocalChain, NatMethod, Network, NetworkConfig, Node,
+    NodeKey, Subprotocol, SubprotocolEvent, ValidatorsChain,
 };
 use niwaki_primitives::B256;
 use niwaki_rpc::{Backend, yield_to_blocks};
 use niwaki_rules::{ChainSpec, SealKind, fork_filter};
-use niwaki_sync::{FollowsPeers, RecentStates, Sources, Sync, SyncConfig, serve};
+use niwaki_sync::{FollowsPeers, RecentStates, Requests, Sources, Sync, SyncConfig, serve};
 use niwaki_txpool::Pool;
 use pool::PoolGossip;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{mpsc, watch};
@@ -89,6 +89,7 @@ impl Peers {
         let (sync_target, folder) = (config.sync_target, config.folder.clone());
         let history_files = config.history_files.clone();
         let banned = config.banned.clone();
+        let serving_rate = config.serving_rate;
         let first = First::resolve(&config, chain)?;
         let client = &backend.identity().client_version;
         let network_config = NetworkConfig {
@@ -116,6 +117,7 @@ impl Peers {
             subprotocols,
             ..
         } = inbound;
+        let requests = Requests::new(requests, serving_rate);
         let serving = start_serving(chain, pool, requests)?;
         let gossip = PoolGossip::start(pool, backend, &network.gossip(), transactions)?;
         if let Some(address) = network.address() {
@@ -363,9 +365,9 @@ fn validators_chain(chain: &Arc<Chain>, spec: &Arc<ChainSpec>) -> ValidatorsChai
 fn start_serving(
     chain: &Arc<Chain>,
     pool: &Arc<Pool>,
-    requests: mpsc::Receiver<InboundRequest>,
+    requests: Requests,
 ) -> Result<Vec<JoinHandle<()>>> {
-    let requests = Arc::new(Mutex::new(requests));
+    let requests = Arc::new(requests);
     let states = recent_states(chain)?;
     // Nodes that follow validators get their blocks here.
     let yields = chain.spec().bft_rules.is_empty();

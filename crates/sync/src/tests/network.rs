@@ -1,7 +1,9 @@
 //! Two nodes over TCP on loopback: one serves, the other syncs from it.
 
 use super::{BLOCKS, empty_chain, hash_of, main_branch, side_branch};
-use crate::{HistoryFloor, RecentStates, Sources, Sync, SyncConfig, SyncMode, SyncState, serve};
+use crate::{
+    HistoryFloor, RecentStates, Requests, Sources, Sync, SyncConfig, SyncMode, SyncState, serve,
+};
 use niwaki_chain::{Chain, Consensus, ForkChoice, PayloadHints, Verdict};
 use niwaki_network::gossip::PoolView;
 use niwaki_network::peers::NodeFilter;
@@ -9,7 +11,7 @@ use niwaki_network::wire::{Answer, BlockRange, EthVersion, Request};
 use niwaki_network::{LocalChain, NatMethod, NetRestrict, Network, NetworkConfig, NodeKey};
 use niwaki_primitives::{B256, Block};
 use niwaki_rules::fork_filter;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
@@ -90,7 +92,7 @@ impl Node {
         let starting = Network::start(config, receiver, PoolView::default());
         let (network, inbound) = runtime.block_on(starting).unwrap();
         let own = Arc::clone(&chain);
-        let requests = Mutex::new(inbound.requests);
+        let requests = Requests::new(inbound.requests, None);
         let serving = thread::spawn(move || {
             let sources = Sources {
                 chain: &own,

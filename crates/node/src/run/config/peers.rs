@@ -6,6 +6,7 @@ use niwaki_network::{BootNode, NatMethod, NetRestrict, Node, NodeId, Subnet};
 use niwaki_primitives::B256;
 use niwaki_sync::{HistoryFloor, SyncMode};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 
 /// Static nodes of a data path, as Besu and geth name the file.
@@ -30,6 +31,8 @@ pub(crate) struct PeersConfig {
     pub(crate) has_snap: bool,
     /// Whether `snap/2` is offered too; `None`: if the chain has access lists.
     pub(crate) has_snap2: Option<bool>,
+    /// Most bytes of answers to peers in a second.
+    pub(crate) serving_rate: Option<NonZeroU64>,
     pub(crate) max_peers: usize,
     pub(crate) inbound_percent: usize,
     /// `None` without discovery.
@@ -112,6 +115,7 @@ impl PeersConfig {
                 .collect(),
             has_snap: flags.snapsync_server_enabled != Some(false),
             has_snap2: flags.snap2_enabled,
+            serving_rate: NonZeroU64::new(flags.p2p_serving_rate),
             max_peers: flags.max_peers,
             inbound_percent: match is_bounded {
                 true => usize::from(flags.remote_connections_max_percentage),
