@@ -68,13 +68,16 @@ impl Requests {
         self.state.lock().expect("no panic while it is held")
     }
 
-    /// Waits for the next request and its time. `None` once the senders are gone and all was taken.
+    /// Waits for the next request and its time. `None` once the senders are gone, and with them who would read an answer.
     pub(super) fn next(&self) -> Option<InboundRequest> {
         let mut receiver = self.receiver.lock().expect("no panic while it is held");
         loop {
             let mut state = self.state();
             while let Ok(request) = receiver.try_recv() {
                 state.queue.push(request.peer, request);
+            }
+            if receiver.is_closed() {
+                return None;
             }
             let wait = state.pace.wait(Instant::now());
             if wait.is_zero()
