@@ -2,7 +2,8 @@
 //! cells from the pool.
 //!
 //! Threads of low priority take requests one at a time ([`serve`]), and wait a little while a block is imported. Peers share a rate
-//! ([`Requests`]). An answer has at most 1,024 items and ends with the item that passes 2 MiB. What this node does not have is left out, except where an answer's places count (access lists).
+//! ([`Requests`]). An answer has at most 1,024 items and ends with the item that passes 2 MiB. What this node does not have is left out,
+//! except where an answer's places count (access lists).
 //!
 //! | file | what it is |
 //! |---|---|

@@ -65,6 +65,9 @@ impl<P: Copy + Eq + Hash, R> FairQueue<P, R> {
         let (begins, _, peer) = first.min_by_key(|(begins, arrival, _)| (*begins, *arrival))?;
         self.position = begins;
         let (_, request) = self.of_peer(peer).waiting.pop_front()?;
+        // Those that have nothing to make up for begin with the others when they ask again.
+        self.peers
+            .retain(|_, queue| !queue.waiting.is_empty() || queue.begins > begins);
         if self.is_empty() {
             // All begin at the same place again.
             let ends = self.peers.drain().map(|(_, queue)| queue.begins);
@@ -129,6 +132,20 @@ mod tests {
             queue.answered(peer, 10);
         }
         assert!(queue.peers.len() <= 2, "{}", queue.peers.len());
+    }
+
+    #[test]
+    fn they_are_forgotten_while_another_peer_has_a_queue() {
+        let mut queue = FairQueue::default();
+        (0..2000).for_each(|_| queue.push(0, ()));
+        for peer in 1..1000_u32 {
+            queue.push(peer, ());
+            for _ in 0..2 {
+                let (taken, ()) = queue.pop().unwrap();
+                queue.answered(taken, 10);
+            }
+            assert!(queue.peers.len() <= 4, "{}", queue.peers.len());
+        }
     }
 
     proptest! {

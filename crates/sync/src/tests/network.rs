@@ -11,6 +11,7 @@ use niwaki_network::wire::{Answer, BlockRange, EthVersion, Request};
 use niwaki_network::{LocalChain, NatMethod, NetRestrict, Network, NetworkConfig, NodeKey};
 use niwaki_primitives::{B256, Block};
 use niwaki_rules::fork_filter;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use tokio::runtime::Runtime;
@@ -92,7 +93,7 @@ impl Node {
         let starting = Network::start(config, receiver, PoolView::default());
         let (network, inbound) = runtime.block_on(starting).unwrap();
         let own = Arc::clone(&chain);
-        let requests = Requests::new(inbound.requests, None);
+        let requests = Requests::new(inbound.requests, NonZeroU64::new(32 << 20));
         let serving = thread::spawn(move || {
             let sources = Sources {
                 chain: &own,
