@@ -54,7 +54,7 @@ fi
 # Some nodes take few columns of blobs.
 step "$bin/niwaki-devnet" peers blobs --niwaki "$bin/niwaki" "${peer[@]}" --transactions 24
 # Validators agree, are killed one by one and all at once, and go on.
-step "$bin/niwaki-devnet" peers validators --niwaki "$bin/niwaki" --period-ms 200 --blocks 10 --blackouts 1
+step "$bin/niwaki-devnet" peers validators --niwaki "$bin/niwaki" --naming transitions --period-ms 200 --blocks 10 --blackouts 1
 step "$bin/niwaki-devnet" peers validators --niwaki "$bin/niwaki" --protocol ibft2 --period-ms 200 --blocks 10 --blackouts 1
 # The state of a late block instead of every block, likewise.
 snap=("$bin/niwaki-devnet" peers sync --niwaki "$bin/niwaki" "${peer[@]}" --blocks 300 --snap)

@@ -103,8 +103,9 @@ impl Chain {
     ) -> Result<Vec<Vote>, Fault> {
         let number = parent.id.number.saturating_add(1);
         let rules = self.spec().bft_rules_after(&parent.header);
-        let has_votes =
-            |rules: &&BftRules| rules.source == ValidatorSource::Headers && !rules.is_epoch(number);
+        let has_votes = |rules: &&BftRules| {
+            rules.source == ValidatorSource::Headers && (rules.is_quorum || !rules.is_epoch(number))
+        };
         if rules.filter(has_votes).is_none() {
             return Ok(Vec::new());
         }
@@ -201,35 +202,57 @@ impl Chain {
     }
 
     /// The tally after a block that does not depend on its ancestors: a genesis or epoch block, or one before a transition that names
-    /// the validators.
+    /// the validators (but in a network of GoQuorum, whose votes stay).
     fn first_tally(&self, block: &StoredHeader) -> Result<Option<VoteTally>, Fault> {
         let number = block.id.number;
+        let rules = self.spec().bft_rules_of(&block.header);
         let next = self.spec().bft_rules_after(&block.header);
-        let start = BftStart::Block(number.saturating_add(1));
-        let replaced = next.filter(|rules| rules.from == start);
         let is_migrated = next.is_some_and(|rules| rules.epochs_from == number);
-        if let Some(validators) = replaced.and_then(|rules| rules.validators.clone()) {
-            let mut tally = VoteTally::new(validators);
+        let have_votes =
+            rules.is_some_and(|rules| rules.is_quorum && rules.source == ValidatorSource::Headers);
+        if let Some(validators) = self.validators_named_after(block)
+            && !have_votes
+        {
+            let mut tally = VoteTally::new(validators.clone());
             if !is_migrated {
                 self.vote(block, &mut tally)?;
             }
             return Ok(Some(tally));
         }
-        let rules = self.spec().bft_rules_of(&block.header);
         if !is_migrated && !rules.is_some_and(|rules| rules.is_epoch(number)) {
             return Ok(None);
         }
         let extra = self.bft_extra(block)?;
-        Ok(Some(VoteTally::new(ValidatorSet::new(extra.validators))))
+        let mut tally = VoteTally::new(ValidatorSet::new(extra.validators));
+        if !is_migrated {
+            self.vote(block, &mut tally)?;
+        }
+        Ok(Some(tally))
     }
 
-    /// Counts the vote of a header, but for one of an epoch block.
+    /// The validators that a transition names for the children of a block.
+    fn validators_named_after(&self, block: &StoredHeader) -> Option<&ValidatorSet> {
+        let start = BftStart::Block(block.id.number.saturating_add(1));
+        let next = self.spec().bft_rules_after(&block.header);
+        let next = next.filter(|rules| rules.from == start);
+        next.and_then(|rules| rules.validators.as_ref())
+    }
+
+    /// Counts the vote of a header. At an epoch block all votes end: that of its own header too, but in a network of GoQuorum.
     fn vote(&self, block: &StoredHeader, tally: &mut VoteTally) -> Result<(), Fault> {
         let rules = self.spec().bft_rules_of(&block.header);
-        if rules.is_some_and(|rules| rules.is_epoch(block.id.number)) {
+        let is_epoch = rules.is_some_and(|rules| rules.is_epoch(block.id.number));
+        let is_quorum = rules.is_some_and(|rules| rules.is_quorum);
+        if is_epoch {
             tally.end_votes();
-        } else if let Some(vote) = self.bft_extra(block)?.vote {
+        }
+        if (!is_epoch || is_quorum)
+            && let Some(vote) = self.bft_extra(block)?.vote
+        {
             tally.vote(block.header.beneficiary, vote);
+        }
+        if is_quorum && let Some(validators) = self.validators_named_after(block) {
+            tally.set_validators(validators.clone());
         }
         Ok(())
     }

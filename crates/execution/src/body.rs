@@ -224,12 +224,11 @@ impl Executor<'_> {
         let Some(base) = self.base_reward else {
             return Ok(());
         };
-        let coinbase = self.evm.block().coinbase;
         let reward = BlockReward::of(base, ommers.len());
         let world = self.evm.world();
         world.begin_transaction();
-        let coinbase = world.load(&coinbase)?;
-        world.add_balance(coinbase, reward.coinbase);
+        let beneficiary = world.load(&self.beneficiary)?;
+        world.add_balance(beneficiary, reward.coinbase);
         for ommer in ommers {
             let amount = ommer_reward(reward.base, header.number, ommer.number);
             let account = world.load(&ommer.beneficiary)?;

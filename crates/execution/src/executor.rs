@@ -2,7 +2,7 @@
 
 use crate::transaction::TransactionResult;
 use niwaki_evm::{BlockEnv, Evm, Table};
-use niwaki_primitives::{DirtyState, Fault, Fork, Header, StateDiff, StateView, U256};
+use niwaki_primitives::{Address, DirtyState, Fault, Fork, Header, StateDiff, StateView, U256};
 use niwaki_rules::{BlockRules, ChainSpec, GasAvailable, InvalidBlock, TX_MAX_GAS_LIMIT};
 
 /// Why a block has no result.
@@ -24,8 +24,10 @@ pub struct Executor<'v> {
     pub(crate) used: Used,
     /// Most gas that the execution of a transaction gets from Amsterdam on.
     pub(crate) execution_cap: u64,
-    /// What the block pays to its coinbase, wei, but for ommers.
+    /// What the block pays to its beneficiary, wei, but for ommers.
     pub(crate) base_reward: Option<U256>,
+    /// Who gets the reward and the fees.
+    pub(crate) beneficiary: Address,
 }
 
 /// What the transactions of a block have used so far, gas.
@@ -79,7 +81,7 @@ impl<'v> Executor<'v> {
         let rules = BlockRules::new(spec, header);
         let block = block_env(spec, &rules, header);
         let mut evm = Evm::new(view, table, block);
-        if let Some(bytes) = spec.max_code_bytes(rules.fork) {
+        if let Some(bytes) = spec.max_code_bytes(header.number, rules.fork) {
             evm.set_max_code_bytes(bytes);
         }
         if rules.fork >= Fork::Amsterdam {
@@ -91,6 +93,7 @@ impl<'v> Executor<'v> {
             used: Used::default(),
             execution_cap: TX_MAX_GAS_LIMIT,
             base_reward: spec.base_reward(header, rules.fork),
+            beneficiary: spec.beneficiary_of(header),
         }
     }
 
@@ -163,7 +166,7 @@ pub fn block_env(spec: &ChainSpec, rules: &BlockRules, header: &Header) -> Block
     BlockEnv {
         number: header.number,
         timestamp: header.timestamp,
-        coinbase: spec.beneficiary_of(header),
+        coinbase: spec.coinbase_of(header),
         gas_limit: header.gas_limit,
         base_fee: rules.base_fee.unwrap_or(0),
         prev_randao,

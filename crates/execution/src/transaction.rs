@@ -258,7 +258,7 @@ impl Executor<'_> {
         before_refund.saturating_sub(refund)
     }
 
-    /// Gives unused gas back and pays the coinbase.
+    /// Gives unused gas back and pays the beneficiary.
     fn pay(
         &mut self,
         tx: &TxEnvelope,
@@ -270,12 +270,11 @@ impl Executor<'_> {
         let unused = tx.gas_limit().saturating_sub(gas_used);
         let back = U256::from(unused).saturating_mul(U256::from(price));
         let tip = U256::from(gas_used).saturating_mul(U256::from(price.saturating_sub(base_fee)));
-        let coinbase = self.evm.block().coinbase;
         let world = self.evm.world();
         let payer = world.load(&sender)?;
         world.add_balance(payer, back);
-        let coinbase = world.load(&coinbase)?;
-        world.add_balance(coinbase, tip);
+        let beneficiary = world.load(&self.beneficiary)?;
+        world.add_balance(beneficiary, tip);
         Ok(())
     }
 }

@@ -6,7 +6,9 @@ use niwaki_primitives::{
     Address, B256, Block, BlockBody, Bytes, Fork, Header, SignableTransaction, Signature,
     StateDiff, TxEnvelope, TxKind, TxLegacy, U256,
 };
-use niwaki_rules::{BftProtocol, BftRules, BftStart, ChainSpec, SealKind};
+use niwaki_rules::{
+    BftProtocol, BftRules, BftStart, ChainSpec, ContractSizeLimit, Quorum, SealKind,
+};
 use niwaki_testkit::{MemoryAccount, MemoryState};
 
 const SENDER: Address = Address::repeat_byte(0x5e);
@@ -17,7 +19,7 @@ const ETHER: u64 = 1_000_000_000_000_000_000;
 
 fn chain(fork: Fork, limit: Option<u64>) -> ChainSpec {
     let mut spec = ChainSpec::single(1, fork);
-    spec.contract_size_limit = limit;
+    spec.contract_size_limits = limit.map(ContractSizeLimit::always).into_iter().collect();
     spec
 }
 
@@ -269,4 +271,35 @@ fn coinbase_gives_the_beneficiary_of_a_bft_chain() {
     let (state, header) = (state(), header(Fork::London));
     let mut executor = Executor::new(&spec, &header, &state);
     assert_eq!(executor.evm().block().coinbase, BENEFICIARY);
+}
+
+#[test]
+fn the_beneficiary_of_a_chain_of_goquorum_is_paid_while_coinbase_gives_that_of_the_header() {
+    let payment = BftRules {
+        beneficiary: Some(BENEFICIARY),
+        reward: U256::from(7),
+        is_quorum: true,
+        ..QBFT
+    };
+    let mut spec = bft(Fork::Berlin, &[payment]);
+    spec.quorum = Some(Quorum {
+        gas_price_block: Some(0),
+    });
+    let (state, header) = (state(), header(Fork::Berlin));
+    let mut executor = Executor::new(&spec, &header, &state);
+    assert_eq!(executor.evm().block().coinbase, COINBASE);
+    let reward = (BENEFICIARY, U256::from(7));
+    assert_eq!(paid(&empty_block(&spec, Fork::Berlin, 1)), [reward]);
+}
+
+#[test]
+fn a_contract_size_limit_of_a_transition_begins_at_its_block() {
+    let mut spec = chain(Fork::Shanghai, None);
+    spec.contract_size_limits = vec![ContractSizeLimit {
+        from_block: 2,
+        bytes: 64,
+    }];
+    let limits = [1, 2, 3].map(|number| spec.max_code_bytes(number, Fork::Shanghai));
+    assert_eq!(limits, [None, Some(64), Some(64)]);
+    assert_eq!(spec.max_code_bytes(2, Fork::Homestead), None);
 }

@@ -79,7 +79,9 @@ pub fn check_access_list(
     transactions: usize,
 ) -> Result<(), InvalidAccessList> {
     let last_index = last_index(transactions);
-    let max_code_bytes = spec.contract_size_limit.unwrap_or(MAX_CODE_BYTES);
+    let max_code_bytes = spec
+        .contract_size_limit(header.number)
+        .unwrap_or(MAX_CODE_BYTES);
     let mut items: u64 = 0;
     let mut before: Option<Address> = None;
     for account in list {

@@ -7,6 +7,7 @@ use crate::rewards::base_reward;
 use crate::transaction::fork_gas_limit;
 use alloy_primitives::{Address, B256, U256, address};
 use niwaki_primitives::{Fork, Header};
+use std::fmt;
 
 /// Blob gas of one blob (EIP-4844).
 pub const GAS_PER_BLOB: u64 = 1 << 17;
@@ -101,10 +102,38 @@ pub struct DaoFork {
     pub support: bool,
 }
 
+/// The longest code that can be deployed from a block on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ContractSizeLimit {
+    /// The first block that it holds in.
+    pub from_block: u64,
+    /// Bytes of code.
+    pub bytes: u64,
+}
+
+impl ContractSizeLimit {
+    /// A limit of all blocks.
+    pub const fn always(bytes: u64) -> Self {
+        Self {
+            from_block: 0,
+            bytes,
+        }
+    }
+}
+
+impl fmt::Display for ContractSizeLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.from_block {
+            0 => write!(f, "{}", self.bytes),
+            block => write!(f, "{} from block {block} on", self.bytes),
+        }
+    }
+}
+
 /// A network of GoQuorum, which its other nodes join with their messages and rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quorum {
-    /// The first block whose transactions may have a gas price: `enableGasPriceBlock`.
+    /// The first block whose transactions may have a gas price: `enableGasPriceBlock`, or `gasPriceEnabled` of a transition.
     pub gas_price_block: Option<u64>,
 }
 
@@ -133,9 +162,10 @@ pub struct ChainSpec {
     pub consolidation_request_contract: Address,
     /// Who seals blocks.
     pub seal: SealKind,
-    /// Besu's `contractSizeLimit`, bytes: the longest code that can be deployed from Spurious Dragon
-    /// on, at every fork. `None` is the fork's (EIP-170, EIP-7954). Init code has the fork's limit.
-    pub contract_size_limit: Option<u64>,
+    /// The longest code that can be deployed from Spurious Dragon on, at every fork, ascending by block: one of Besu's
+    /// (`contractSizeLimit`), any number of GoQuorum's. Before the first it is the fork's (EIP-170, EIP-7954). Init code has the fork's
+    /// limit.
+    pub contract_size_limits: Vec<ContractSizeLimit>,
     /// The rules of a BFT chain, ascending by their first block; empty on other chains.
     pub bft_rules: Vec<BftRules>,
     /// Besu's `zeroBaseFee`: the base fee is always zero.
@@ -178,7 +208,7 @@ impl ChainSpec {
             withdrawal_request_contract: WITHDRAWAL_REQUESTS,
             consolidation_request_contract: CONSOLIDATION_REQUESTS,
             seal: SealKind::None,
-            contract_size_limit: None,
+            contract_size_limits: Vec::new(),
             bft_rules: Vec::new(),
             zero_base_fee: false,
             fixed_base_fee: None,
@@ -295,11 +325,18 @@ impl ChainSpec {
 
     /// The chain's own limit on deployed code in a block of `fork`, bytes, from Spurious Dragon on (EIP-170 introduced
     /// the limit).
-    pub fn max_code_bytes(&self, fork: Fork) -> Option<usize> {
+    pub fn max_code_bytes(&self, number: u64, fork: Fork) -> Option<usize> {
         let limit = self
-            .contract_size_limit
+            .contract_size_limit(number)
             .filter(|_| fork >= Fork::SpuriousDragon)?;
         Some(usize::try_from(limit).unwrap_or(usize::MAX))
+    }
+
+    /// The chain's own limit on deployed code in a block, bytes.
+    pub fn contract_size_limit(&self, number: u64) -> Option<u64> {
+        let mut latest_first = self.contract_size_limits.iter().rev();
+        let limit = latest_first.find(|limit| limit.from_block <= number)?;
+        Some(limit.bytes)
     }
 
     /// The base fee of the child of `parent`, from London on.
@@ -321,6 +358,14 @@ impl ChainSpec {
             Some(0) => u64::MAX,
             Some(limit) => limit,
             None => fork_gas_limit(fork),
+        }
+    }
+
+    /// What COINBASE gives in a block: Besu's beneficiary of a BFT chain. GoQuorum's gets the fees and rewards alone.
+    pub fn coinbase_of(&self, header: &Header) -> Address {
+        match self.quorum {
+            Some(_) => header.beneficiary,
+            None => self.beneficiary_of(header),
         }
     }
 

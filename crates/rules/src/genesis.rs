@@ -4,6 +4,7 @@ mod alloc;
 mod bft;
 mod config;
 mod discovery;
+mod quorum;
 mod scan;
 mod stream;
 

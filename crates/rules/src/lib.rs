@@ -55,7 +55,9 @@ pub use bft::{
 };
 pub use block_rules::BlockRules;
 pub use body::{BodyRoots, MAX_RLP_BLOCK_BYTES, check_body};
-pub use chain_spec::{Activation, BlobParams, ChainSpec, DaoFork, GAS_PER_BLOB, Quorum, SealKind};
+pub use chain_spec::{
+    Activation, BlobParams, ChainSpec, ContractSizeLimit, DaoFork, GAS_PER_BLOB, Quorum, SealKind,
+};
 pub use difficulty::block_difficulty;
 pub use fees::{
     INITIAL_BASE_FEE, blob_base_fee, fake_exponential, next_base_fee, next_excess_blob_gas,

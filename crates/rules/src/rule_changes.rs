@@ -134,8 +134,14 @@ fn bft_rules(stored: &ChainSpec, given: &ChainSpec, head: &Header, found: &mut C
 
 /// Parameters that go-ethereum does not compare, and that existing blocks may or may not have used.
 fn others(stored: &ChainSpec, given: &ChainSpec, head: &Header, found: &mut Changes) {
-    let limit = |spec: &ChainSpec| OrAbsent(spec.contract_size_limit);
-    found.other("contractSizeLimit", &limit(stored), &limit(given));
+    let next = head.number.saturating_add(1);
+    let limits = |spec: &ChainSpec| {
+        let begun = spec.contract_size_limits.iter();
+        let begun = begun.filter(|limit| limit.from_block <= next);
+        let text: Vec<String> = begun.map(ToString::to_string).collect();
+        OrAbsent((!text.is_empty()).then(|| text.join(", ")))
+    };
+    found.other("contractSizeLimit", &limits(stored), &limits(given));
     let quorum = |spec: &ChainSpec| spec.quorum.map(|quorum| quorum.gas_price_block);
     if quorum(stored) != quorum(given) {
         let text = |spec: &ChainSpec| format!("{:?}", spec.quorum);
@@ -243,7 +249,7 @@ impl fmt::Display for ActivationText {
 mod tests {
     use super::*;
     use crate::BlobParams;
-    use crate::chain_spec::DaoFork;
+    use crate::chain_spec::{ContractSizeLimit, DaoFork};
 
     /// London at block 10, Shanghai at 1000, Cancun at 2000, Prague at 3000; merged at 500.
     fn chain() -> ChainSpec {
@@ -347,7 +353,9 @@ mod tests {
 
     #[test]
     fn a_change_that_stored_blocks_may_not_have_used_is_reported_but_not_breaking() {
-        let limit = changes_of(1, 1, |spec| spec.contract_size_limit = Some(64));
+        let limit = changes_of(1, 1, |spec| {
+            spec.contract_size_limits = vec![ContractSizeLimit::always(64)];
+        });
         assert_eq!(limit, ["?contractSizeLimit was absent and is 64"]);
         let deposits = |spec: &mut ChainSpec| spec.deposit_contract = Default::default();
         assert_eq!(changes_of(9, 2999, deposits), [""; 0]);

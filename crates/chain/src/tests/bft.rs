@@ -1,10 +1,10 @@
-//! Chains of Besu's validators: imported block by block and in batches, and refused where a rule of theirs is broken.
+//! Chains of Besu's and GoQuorum's validators: imported block by block and in batches, and refused where a rule of theirs is broken.
 
 use super::*;
 use niwaki_primitives::{Address, Bytes, Header};
 use niwaki_rules::{BftExtra, BftProtocol, InvalidHeader, ValidatorSource};
 
-const NETWORKS: [&str; 4] = ["qbft", "ibft", "qbft-contract", "ibft-to-qbft"];
+const NETWORKS: [&str; 5] = ["qbft", "ibft", "qbft-contract", "ibft-to-qbft", "goquorum"];
 
 fn folder(network: &str) -> std::path::PathBuf {
     let folders = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/bft");
@@ -33,7 +33,7 @@ fn blocks(network: &str) -> Vec<Block> {
 }
 
 #[test]
-fn the_chains_of_besu_are_imported_one_by_one_and_in_batches() {
+fn the_chains_of_besu_and_goquorum_are_imported_one_by_one_and_in_batches() {
     for network in NETWORKS {
         let blocks = blocks(network);
         let (single, batched) = (open(network), open(network));
@@ -68,6 +68,30 @@ fn the_chains_of_besu_are_imported_one_by_one_and_in_batches() {
             assert_clean(&chain);
         }
     }
+}
+
+/// In GoQuorum the vote of an epoch block counts, and votes stay where a transition lists the validators: block 14 has one whose list
+/// counts after block 15 too, although that block's vote was the third of three.
+#[test]
+fn votes_of_goquorum_count_in_epoch_blocks_and_stay_through_a_transition() {
+    let (chain, blocks) = (open("goquorum"), blocks("goquorum"));
+    import_all(&chain, &blocks);
+    let validators = |number| {
+        let stored = chain.header_at(number).unwrap().unwrap();
+        let next = chain.next_validators(&stored).unwrap().unwrap();
+        let numbers = next.as_slice().iter().map(|validator| validator.0[0]);
+        numbers.collect::<Vec<_>>()
+    };
+    let (first, added) = ([0x05, 0x4a, 0x4d, 0xd8], [0x05, 0x4a, 0x4d, 0x99, 0xd8]);
+    assert_eq!(validators(7), first);
+    // Votes of blocks 6, an epoch's, 7 and 8.
+    assert_eq!(validators(8), added);
+    assert_eq!(validators(13), added);
+    for number in 14..20 {
+        assert_eq!(validators(number), first, "{number}");
+    }
+    // Votes of blocks 18, an epoch's, 19 and 20.
+    assert_eq!(validators(20), [0x05, 0x11, 0x4a, 0x4d, 0xd8]);
 }
 
 /// Why block 5 is refused if its extra data is changed.

@@ -45,6 +45,11 @@ impl VoteTally {
         !is_cast && self.validators.contains(&vote.validator) != vote.is_add
     }
 
+    /// A transition names the validators. In networks of GoQuorum votes stay.
+    pub fn set_validators(&mut self, validators: ValidatorSet) {
+        self.validators = validators;
+    }
+
     /// All votes end.
     pub fn end_votes(&mut self) {
         self.votes.clear();

@@ -1,4 +1,4 @@
-//! Headers of Besu's networks: hashes, seals, proposers and votes.
+//! Headers of Besu's networks, and of one of GoQuorum: hashes, seals, proposers and votes.
 
 use super::*;
 use alloy_rlp::Decodable;
@@ -27,7 +27,7 @@ fn protocol(network: &str, number: u64) -> BftProtocol {
 
 #[test]
 fn the_hash_of_a_block_is_what_its_child_says_and_its_extra_data_is_written_as_it_was() {
-    for network in ["qbft", "ibft", "qbft-contract", "ibft-to-qbft"] {
+    for network in ["qbft", "ibft", "qbft-contract", "ibft-to-qbft", "goquorum"] {
         let blocks = chain(network);
         for pair in blocks.windows(2) {
             let [parent, child] = pair else { continue };

@@ -60,16 +60,11 @@ fn protocol_rules(
     let mut rules = BftRules::new(protocol);
     apply_first(&first, &mut rules)?;
     apply(&first, &mut rules)?;
+    if let Some(contract) = first.address("validatorContractAddress")? {
+        rules.source = ValidatorSource::Contract(contract);
+    }
     let mut all = vec![rules.clone()];
-    let is_list = config
-        .text("transitions")
-        .is_some_and(|text| text.starts_with('['));
-    let transitions = match is_list {
-        // One of GoQuorum, which is empty.
-        true => None,
-        false => config.object("transitions")?,
-    };
-    let Some(transitions) = transitions else {
+    let Some(transitions) = config.object("transitions")? else {
         return Ok(all);
     };
     let mut changes = Vec::new();
@@ -106,7 +101,7 @@ fn start_of(transition: &Object<'_>, first_time: Option<u64>) -> Result<BftStart
 }
 
 /// Sets what transitions do not change.
-fn apply_first(object: &Object<'_>, rules: &mut BftRules) -> Result<(), GenesisError> {
+pub(super) fn apply_first(object: &Object<'_>, rules: &mut BftRules) -> Result<(), GenesisError> {
     if object.u64("policy")?.is_some_and(|policy| policy > 0) {
         return Err(GenesisError::Unsupported {
             key: object.path_of("policy"),
@@ -119,14 +114,11 @@ fn apply_first(object: &Object<'_>, rules: &mut BftRules) -> Result<(), GenesisE
     if let Some(seconds) = positive(object, "requestTimeoutSeconds")? {
         rules.request_timeout_s = seconds;
     }
-    if let Some(contract) = object.address("validatorContractAddress")? {
-        rules.source = ValidatorSource::Contract(contract);
-    }
     Ok(())
 }
 
 /// Changes `rules` by the keys that are present.
-fn apply(object: &Object<'_>, rules: &mut BftRules) -> Result<(), GenesisError> {
+pub(super) fn apply(object: &Object<'_>, rules: &mut BftRules) -> Result<(), GenesisError> {
     if let Some(limit) = object.u64("perTxGasLimit")? {
         rules.tx_gas_limit = Some(limit);
     }
@@ -189,7 +181,6 @@ fn apply_validators(object: &Object<'_>, rules: &mut BftRules) -> Result<(), Gen
     Ok(())
 }
 
-/// A number that must not be zero.
 /// A period below a second has another key.
 fn check_whole(object: &Object<'_>, key: &str) -> Result<(), GenesisError> {
     let text = object.text(key).unwrap_or_default();
@@ -202,7 +193,8 @@ fn check_whole(object: &Object<'_>, key: &str) -> Result<(), GenesisError> {
     }
 }
 
-fn positive(object: &Object<'_>, key: &str) -> Result<Option<u64>, GenesisError> {
+/// A number that must not be zero.
+pub(super) fn positive(object: &Object<'_>, key: &str) -> Result<Option<u64>, GenesisError> {
     match object.u64(key)? {
         Some(0) => Err(object.contradiction(&format!("{key} must be 1 or more"))),
         number => Ok(number),

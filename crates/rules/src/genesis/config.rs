@@ -1,7 +1,10 @@
 //! The `config` object of a genesis file.
 
-use super::{GenesisError, bft::parse_bft_rules, discovery::parse_first_peers};
-use crate::chain_spec::{Activation, BlobParams, ChainSpec, DaoFork, Quorum, SealKind};
+use super::GenesisError;
+use super::bft::parse_bft_rules;
+use super::discovery::parse_first_peers;
+use super::quorum::{parse_code_limits, parse_quorum, parse_quorum_rules};
+use crate::chain_spec::{Activation, BlobParams, ChainSpec, ContractSizeLimit, DaoFork, SealKind};
 use crate::json::Object;
 use alloy_primitives::U256;
 use niwaki_primitives::Fork;
@@ -66,22 +69,6 @@ pub(crate) fn fork_key(fork: Fork) -> &'static str {
     }
 }
 
-/// Keys of GoQuorum that change consensus in a way that this client does not support.
-const QUORUM_KEYS: [(&str, &str); 3] = [
-    (
-        "istanbul",
-        "IBFT of GoQuorum; networks have left it for QBFT",
-    ),
-    (
-        "privacyEnhancementsBlock",
-        "private transactions need a node of GoQuorum and its Tessera",
-    ),
-    (
-        "privacyPrecompileBlock",
-        "private transactions need a node of GoQuorum and its Tessera",
-    ),
-];
-
 pub(super) fn parse_config(config: &Object<'_>) -> Result<ChainSpec, GenesisError> {
     let Some(chain_id) = config.u64("chainId")? else {
         return Err(GenesisError::Missing {
@@ -103,14 +90,17 @@ pub(super) fn parse_config(config: &Object<'_>) -> Result<ChainSpec, GenesisErro
             _ => None,
         });
     spec.quorum = parse_quorum(config)?;
-    spec.bft_rules = parse_bft_rules(config, times.min())?;
-    for rules in &mut spec.bft_rules {
-        rules.is_quorum = spec.quorum.is_some();
-    }
+    spec.bft_rules = match spec.quorum {
+        Some(_) => parse_quorum_rules(config)?,
+        None => parse_bft_rules(config, times.min())?,
+    };
     spec.first_peers = parse_first_peers(config)?;
-    spec.contract_size_limit = match spec.quorum {
-        Some(_) => quorum_code_limit(config)?,
-        None => config.u64("contractSizeLimit")?,
+    spec.contract_size_limits = match spec.quorum {
+        Some(_) => parse_code_limits(config)?,
+        None => {
+            let limit = config.u64("contractSizeLimit")?;
+            limit.map(ContractSizeLimit::always).into_iter().collect()
+        }
     };
     spec.zero_base_fee = config.bool("zeroBaseFee")?.unwrap_or(false);
     spec.fixed_base_fee = fixed_base_fee(config, &spec)?;
@@ -296,44 +286,6 @@ fn parse_blob_schedule(config: &Object<'_>, spec: &mut ChainSpec) -> Result<(), 
         spec.blob_schedule[fork as usize] = Some(BlobParams::new(target, max, fraction));
     }
     Ok(())
-}
-
-/// What GoQuorum's genesis files have beside geth's and Besu's keys. Those that change rules in other ways are refused by name.
-fn parse_quorum(config: &Object<'_>) -> Result<Option<Quorum>, GenesisError> {
-    if config.bool("isQuorum")? != Some(true) {
-        return Ok(None);
-    }
-    let refused = QUORUM_KEYS.iter().find(|(key, _)| config.has(key));
-    if let Some((key, why)) = refused {
-        return Err(GenesisError::Unsupported {
-            key: format!("config.{key}"),
-            why,
-        });
-    }
-    if !config.objects("transitions")?.is_empty() {
-        return Err(GenesisError::Unsupported {
-            key: "config.transitions".to_owned(),
-            why: "transitions as GoQuorum writes them, a list of all, are not read",
-        });
-    }
-    Ok(Some(Quorum {
-        gas_price_block: config.u64("enableGasPriceBlock")?,
-    }))
-}
-
-/// The longest code, bytes: GoQuorum says it in KiB, from a block on.
-fn quorum_code_limit(config: &Object<'_>) -> Result<Option<u64>, GenesisError> {
-    match config.objects("maxCodeSizeConfig")?.as_slice() {
-        [] => Ok(None),
-        [only] if only.u64("block")? == Some(0) => {
-            let kib = only.u64("size")?;
-            Ok(kib.map(|kib| kib.saturating_mul(1_024)))
-        }
-        _ => Err(GenesisError::Unsupported {
-            key: "config.maxCodeSizeConfig".to_owned(),
-            why: "the longest code is the same from block 0 on",
-        }),
-    }
 }
 
 fn parse_seal(config: &Object<'_>) -> Result<SealKind, GenesisError> {

@@ -2,17 +2,17 @@
 
 use super::*;
 use crate::bft::{BftRules, BftStart, ValidatorSource};
-use crate::chain_spec::{Activation, BlobParams, Quorum, SealKind};
+use crate::chain_spec::{Activation, BlobParams, SealKind};
 use alloy_primitives::address;
 use niwaki_primitives::Header;
 
-fn parse(config: &str) -> Result<Genesis, GenesisError> {
+pub(super) fn parse(config: &str) -> Result<Genesis, GenesisError> {
     Genesis::from_json(&format!(
         r#"{{"config": {config}, "gasLimit": "0x1000000", "difficulty": 1}}"#
     ))
 }
 
-fn refusal(config: &str) -> String {
+pub(super) fn refusal(config: &str) -> String {
     parse(config).expect_err(config).to_string()
 }
 
@@ -320,46 +320,6 @@ fn a_bft_reward_is_read_as_decimal_or_hex_and_changes_by_transitions() {
         "{}",
         refusal(bad)
     );
-}
-
-#[test]
-fn a_genesis_file_of_goquorum_is_read_and_what_it_alone_can_do_is_named() {
-    let file = |more: &str| {
-        format!(
-            r#"{{"chainId": 1, "isQuorum": true, "txnSizeLimit": 64,
-                "qbft": {{"epochlength": 9, "blockperiodseconds": 2, "policy": 0, "ceil2Nby3Block": 0}} {more}}}"#
-        )
-    };
-    let spec = parse(&file(r#", "transitions": []"#)).unwrap().spec;
-    assert_eq!(
-        spec.quorum,
-        Some(Quorum {
-            gas_price_block: None
-        })
-    );
-    assert!(!spec.has_gas_price(7) && spec.contract_size_limit.is_none());
-    assert!(spec.bft_rules.iter().all(|rules| rules.is_quorum));
-    let more = r#", "enableGasPriceBlock": 7, "maxCodeSizeConfig": [{"block": 0, "size": 64}]"#;
-    let spec = parse(&file(more)).unwrap().spec;
-    assert!(!spec.has_gas_price(6) && spec.has_gas_price(7));
-    assert_eq!(spec.contract_size_limit, Some(64 << 10));
-    for (more, what) in [
-        (r#", "istanbul": {}"#, "config.istanbul"),
-        (r#", "privacyEnhancementsBlock": 0"#, "Tessera"),
-        (r#", "transitions": [{"block": 1}]"#, "config.transitions"),
-        (
-            r#", "maxCodeSizeConfig": [{"block": 5, "size": 64}]"#,
-            "config.maxCodeSizeConfig",
-        ),
-    ] {
-        let refused = refusal(&file(more));
-        assert!(refused.contains(what), "{refused}");
-    }
-    let policy = refusal(&file("").replace(r#""policy": 0"#, r#""policy": 1"#));
-    assert!(policy.contains("config.qbft.policy"), "{policy}");
-    let of_others = r#"{"chainId": 1, "isQuorum": false, "qbft": {}}"#;
-    let spec = parse(of_others).unwrap().spec;
-    assert!(spec.quorum.is_none() && spec.has_gas_price(0));
 }
 
 #[test]

@@ -182,7 +182,7 @@ fn the_dev_chain_runs_osaka_with_its_system_contracts_and_the_keys_that_everybod
     let spec = &genesis.spec;
     assert_eq!(spec.fork_at(0, 0, true), niwaki_primitives::Fork::Osaka);
     assert_eq!((spec.chain_id, spec.network_id), (1337, 2018));
-    assert_eq!(spec.contract_size_limit, Some(2_147_483_647));
+    assert_eq!(spec.contract_size_limit(0), Some(2_147_483_647));
     for contract in [
         spec.withdrawal_request_contract,
         spec.consolidation_request_contract,

@@ -1,11 +1,12 @@
 //! `peers validators`: validators of IBFT 2.0 or QBFT and a node that only follows, which is voted in and out; as many as can be faulty are
 //! killed in turn, then half of them, then all. Some may be nodes of GoQuorum or Besu.
 
+mod naming;
+
+use self::naming::{Naming, bft_genesis};
 use super::Binaries;
 use super::findings::Findings;
 use super::node::{self, wait_until};
-use crate::accounts;
-use crate::genesis::{CHAIN_ID, GAS_LIMIT, genesis};
 use crate::process::{ClientKind, P2pOptions, Process, StartOptions};
 use clap::{Args, ValueEnum};
 use eyre::{Result, WrapErr, ensure};
@@ -47,6 +48,9 @@ pub(crate) struct ValidatorOptions {
     /// One more flag of each Besu; may be given several times.
     #[arg(long, value_name = "FLAG", allow_hyphen_values = true)]
     besu_flag: Vec<String>,
+    /// Who names them.
+    #[arg(long, value_name = "WHO", default_value = "headers")]
+    naming: Naming,
     /// Our messages are those of Besu before 26.1, which knows no others (`--Xbft-legacy-protocol-encoding`).
     #[arg(long)]
     legacy_encoding: bool,
@@ -117,51 +121,6 @@ fn keys(options: &ValidatorOptions) -> Result<Vec<(Address, B256)>> {
     Ok(keys)
 }
 
-/// A genesis file with these validators.
-fn bft_genesis(options: &ValidatorOptions) -> Result<String> {
-    let validators = &keys(options)?[..options.validators];
-    let extra = BftExtra {
-        vanity: B256::ZERO.0.into(),
-        validators: validators.iter().map(|(address, _)| *address).collect(),
-        ..BftExtra::default()
-    };
-    let protocol = options.protocol();
-    let name = match protocol {
-        BftProtocol::Qbft => "qbft",
-        BftProtocol::Ibft2 => "ibft2",
-    };
-    let mut rules = json!({
-        "epochlength": 30_000,
-        "blockperiodseconds": options.period_ms.div_ceil(1_000),
-        "requesttimeoutseconds": options.period_ms.div_ceil(1_000) * 2,
-    });
-    if options.period_ms < 1_000 {
-        rules["xblockperiodmilliseconds"] = json!(options.period_ms);
-    }
-    let mut file: Value = serde_json::from_str(&genesis(&accounts::make(8), GAS_LIMIT))?;
-    file["config"] = match options.quorums {
-        0 => json!({
-            "chainId": CHAIN_ID, "berlinBlock": 0, "londonBlock": 0, "shanghaiTime": 0, "zeroBaseFee": true, name: rules,
-        }),
-        // GoQuorum knows no later fork.
-        _ => json!({
-            "chainId": CHAIN_ID, "homesteadBlock": 0, "eip150Block": 0, "eip155Block": 0, "eip158Block": 0, "byzantiumBlock": 0,
-            "constantinopleBlock": 0, "petersburgBlock": 0, "istanbulBlock": 0, "berlinBlock": 0, "isQuorum": true,
-            "txnSizeLimit": 64, name: rules,
-        }),
-    };
-    if options.quorums > 0 {
-        let later = ["baseFeePerGas", "excessBlobGas", "blobGasUsed"];
-        if let Some(fields) = file.as_object_mut() {
-            fields.retain(|name, _| !later.contains(&name.as_str()));
-        }
-    }
-    file["extraData"] = json!(extra.encode(protocol));
-    file["difficulty"] = json!("0x1");
-    file["mixHash"] = json!("0x63746963616c2062797a616e74696e65206661756c7420746f6c6572616e6365");
-    Ok(file.to_string())
-}
-
 fn write_key(kind: ClientKind, folder: &Path, key: B256) -> Result<()> {
     let (name, encode) = key_file(kind);
     let path = folder.join("data").join(name);
@@ -178,6 +137,8 @@ struct Nodes {
     up: Vec<bool>,
     /// The name that methods about validators begin with.
     name: &'static str,
+    /// Transactions to the contract of the validators.
+    sent: u64,
     /// How long anything may take,
     within: Duration,
     /// and each block besides: with a validator down, some come after a round that was given up.
@@ -220,6 +181,7 @@ impl Nodes {
             keys,
             up,
             name,
+            sent: 0,
             within: options.within(),
             per_block: Duration::from_millis(options.period_ms) * 3,
         };
@@ -312,6 +274,10 @@ pub(crate) fn run(options: &ValidatorOptions) -> Result<()> {
         options.besus <= options.validators,
         "--besus must be at most --validators"
     );
+    ensure!(
+        options.naming == Naming::Headers || options.protocol() == BftProtocol::Qbft,
+        "--naming contract and transitions need --protocol qbft"
+    );
     let folder = tempfile::tempdir()?;
     let mut findings = Findings::default();
     let began = Instant::now();
@@ -327,7 +293,13 @@ pub(crate) fn run(options: &ValidatorOptions) -> Result<()> {
         vec![took / u32::try_from(options.blocks.max(1))?],
     );
 
-    vote_in_and_out(options, &mut nodes, &mut findings)?;
+    nodes.reach(options.naming.settled())?;
+    // A GoQuorum that starts again folds the headers from those whom the contract named in the genesis block: it takes the blocks of one
+    // that was added later for those of a stranger, for ever.
+    let is_changed_last = options.naming == Naming::Contract && options.quorums > 0;
+    if !is_changed_last {
+        vote_in_and_out(options, &mut nodes, &mut findings)?;
+    }
 
     kill_in_turn(options, &mut nodes, &mut findings)?;
     go_below_quorum(options, &mut nodes, &mut findings)?;
@@ -353,6 +325,9 @@ pub(crate) fn run(options: &ValidatorOptions) -> Result<()> {
     nodes.go_on(1)?;
     findings.times("a node gets the chain from zero", vec![began.elapsed()]);
     nodes.go_on(options.blocks)?;
+    if is_changed_last {
+        vote_in_and_out(options, &mut nodes, &mut findings)?;
+    }
     check(options, &mut nodes, &mut findings)?;
     findings.finish("validators", options.json.as_deref())
 }
@@ -415,9 +390,7 @@ fn vote_in_and_out(
     let own = nodes.keys[follower].0;
     let mut took = Vec::new();
     for is_add in [true, false] {
-        for node in &nodes.all {
-            nodes.vote(node, own, is_add)?;
-        }
+        nodes.change(options, own, is_add)?;
         let what = match is_add {
             true => "the node is voted in",
             false => "the node is voted out",
@@ -443,7 +416,10 @@ fn vote_in_and_out(
             false => findings.claim("one that is voted out makes none", made <= 1),
         }
     }
-    findings.times("all vote on a node until it is in or out", took);
+    findings.times(
+        "a vote of all, or transactions, until a node is in or out",
+        took,
+    );
     Ok(())
 }
 

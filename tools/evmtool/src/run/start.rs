@@ -94,7 +94,7 @@ impl RunInput {
         block.blob_base_fee = options.blob_price.unwrap_or(block.blob_base_fee);
         let max_code_bytes = genesis
             .as_ref()
-            .and_then(|genesis| genesis.spec.max_code_bytes(fork));
+            .and_then(|genesis| genesis.spec.max_code_bytes(block.number, fork));
         let mut state = genesis.map(state_of).unwrap_or_default();
 
         let sender = options.sender.unwrap_or(defaults.sender);
