@@ -51,7 +51,7 @@ impl Database {
     /// Writes the puts of `batch`, in any order; of two puts of one key the later one counts. Each segment
     /// becomes one file, ingested atomically and durably, but the segments are not ingested as one: after a
     /// failure the caller must be able to begin again. Cheapest where the key range of one call does not overlap
-    /// that of any other: then the engine never has to merge them.
+    /// that of any other: then the engine never has to merge them. Snapshots that are open see the rows too.
     ///
     /// # Errors
     /// A [`Fault`] of the disk or the engine.
@@ -116,6 +116,9 @@ impl Database {
         }
         let mut options = IngestExternalFileOptions::default();
         options.set_move_files(true);
+        // Rows of a file that lies above nothing are numbered 0 then. With numbers of their own, which a snapshot that is open anywhere
+        // would ask for, the engine rewrites each such file once that snapshot is gone.
+        options.set_snapshot_consistency(false);
         let family = self.family(segment);
         self.engine
             .ingest_external_file_cf_opts(family, &options, files.iter().collect())

@@ -62,6 +62,11 @@ const INDEX_RESTART_INTERVAL: i32 = 16;
 /// With a full buffer the filter has 12 bits per key: one in 200 absent keys is searched.
 const MEMTABLE_BLOOM_SHARE: f64 = 0.0125;
 
+/// Age of a table of the lowest level before it is rewritten alone, seconds. A table that was made while an older snapshot was open has
+/// rows that could be stored shorter without it, and views of the state are open all the time: the engine would write nearly each table
+/// twice. Until then it is mostly merged anyway.
+const REWRITE_DELAY_S: u32 = 86_400;
+
 /// Threads that open files at the start. The engine starts them again for each segment.
 const FILE_OPENING_THREADS: i32 = 4;
 
@@ -130,6 +135,11 @@ impl EngineOptions {
 
     fn common() -> rocksdb::Options {
         let mut database = rocksdb::Options::default();
+        // No method sets it, so the engine parses it, and knows its own key.
+        let delay = format!("bottommost_file_compaction_delay={REWRITE_DELAY_S}");
+        if let Ok(delayed) = database.get_options_from_string(delay) {
+            database = delayed;
+        }
         database.create_if_missing(true);
         database.create_missing_column_families(true);
         database.set_stats_dump_period_sec(0);

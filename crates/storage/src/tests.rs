@@ -289,6 +289,40 @@ fn tables_that_are_cut_where_others_lie_between_are_never_merged() {
 }
 
 #[test]
+fn tables_made_beside_a_snapshot_are_not_written_again_when_it_goes() {
+    let dir = tempfile::tempdir().unwrap();
+    let database = open(dir.path());
+    let tables = || {
+        let files = database.engine.live_files().unwrap();
+        let names = files.into_iter().map(|file| file.name);
+        names.collect::<std::collections::BTreeSet<_>>()
+    };
+    database.ingest(put(Segment::Slots, b"a", b"1")).unwrap();
+    let snapshot = database.snapshot();
+    database.ingest(put(Segment::Accounts, b"b", b"1")).unwrap();
+    // A table that a compaction makes of two, one of them newer than the snapshot.
+    let slots = database.family(Segment::Slots);
+    database
+        .write(put(Segment::Slots, b"a", b"2"), false)
+        .unwrap();
+    database.flush().unwrap();
+    database
+        .engine
+        .compact_range_cf(slots, None::<&[u8]>, None::<&[u8]>);
+    let made = tables();
+    assert_eq!(made.len(), 2);
+    // The engine looks when a snapshot goes, at tables that are older than the last write.
+    database
+        .write(put(Segment::Bodies, b"1", b""), false)
+        .unwrap();
+    database.flush().unwrap();
+    drop(snapshot);
+    let options = rocksdb::WaitForCompactOptions::default();
+    database.engine.wait_for_compact(&options).unwrap();
+    assert_eq!(tables(), made);
+}
+
+#[test]
 fn clearing_a_segment_removes_only_its_rows() {
     let dir = tempfile::tempdir().unwrap();
     let database = open(dir.path());
