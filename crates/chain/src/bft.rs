@@ -207,7 +207,8 @@ impl Chain {
         let number = block.id.number;
         let rules = self.spec().bft_rules_of(&block.header);
         let next = self.spec().bft_rules_after(&block.header);
-        let is_migrated = next.is_some_and(|rules| rules.epochs_from == number);
+        // Of a genesis block it is said too. GoQuorum's chains have no migration, and their genesis block may be followed by a list.
+        let is_migrated = next.is_some_and(|rules| rules.epochs_from == number && !rules.is_quorum);
         let have_votes =
             rules.is_some_and(|rules| rules.is_quorum && rules.source == ValidatorSource::Headers);
         if let Some(validators) = self.validators_named_after(block)

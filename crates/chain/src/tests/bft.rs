@@ -94,6 +94,21 @@ fn votes_of_goquorum_count_in_epoch_blocks_and_stay_through_a_transition() {
     assert_eq!(validators(20), [0x05, 0x11, 0x4a, 0x4d, 0xd8]);
 }
 
+#[test]
+fn a_list_in_the_rules_of_goquorum_names_the_validators_of_the_first_block() {
+    let text = std::fs::read_to_string(folder("goquorum").join("genesis.json")).unwrap();
+    let one = Address::repeat_byte(7);
+    let listed = format!(r#""qbft": {{"validators": ["{one}"],"#);
+    let changed = text.replace(r#""qbft": {"#, &listed);
+    for (text, expected) in [(text, 4), (changed, 1)] {
+        let genesis = Genesis::from_json(&text).unwrap();
+        let chain = open_eager(config(None, &genesis));
+        let next = chain.next_validators(&chain.head()).unwrap().unwrap();
+        assert_eq!(next.as_slice().len(), expected);
+        assert_eq!(next.contains(&one), expected == 1);
+    }
+}
+
 /// Why block 5 is refused if its extra data is changed.
 fn refused(network: &str, change: impl FnOnce(&mut BftExtra)) -> InvalidHeader {
     let protocol = match network {
