@@ -19,7 +19,7 @@
 //! | `commit` | what is written |
 //! | `judged` | a block whose seals are still to come |
 //! | `batch` | several blocks, whose state root is computed once |
-//! | `listed` | the same without an execution, by their access lists |
+//! | `listed` | [`ListedBlocks`]: the same without an execution, by their access lists |
 //! | `error` | why a block was not imported |
 
 mod batch;
@@ -39,6 +39,7 @@ pub(crate) use commit::ValidBlock;
 pub use error::ImportError;
 pub(crate) use error::{ImportFailure, fault};
 pub use judged::JudgedBlock;
+pub use listed::ListedBlocks;
 use niwaki_execution::{RecoveringBlock, TxStats, recover_in_background};
 use niwaki_primitives::{AccountChanges, B256, Block, Fault, RecoveredBlock, StateDiff};
 use niwaki_rules::BodyRoots;

@@ -54,8 +54,19 @@ fn decode_place(row: &[u8]) -> Option<TransactionPlace> {
 
 /// Adds a block to the canonical indices.
 pub(crate) fn index_canonical(block: &BlockId, body: &BlockBody, batch: &mut Batch) {
+    index_number(block, batch);
+    index_transactions(block.number, body, batch);
+}
+
+/// Makes a block the canonical one of its number.
+pub(crate) fn index_number(block: &BlockId, batch: &mut Batch) {
     let number = block.number.to_be_bytes();
     batch.put(Segment::Canonical, &number, block.hash.as_slice());
+}
+
+/// Adds the places of transactions, for readers who compare what they find there.
+pub(crate) fn index_transactions(number: u64, body: &BlockBody, batch: &mut Batch) {
+    let number = number.to_be_bytes();
     for (index, tx) in (0_u32..).zip(&body.transactions) {
         let place = [&number[..], &index.to_be_bytes()];
         batch.put_parts(Segment::Transactions, &[tx.tx_hash().as_slice()], &place);

@@ -84,8 +84,8 @@ pub use forkchoice::SetHeadError;
 pub use genesis_file::{GenesisFileConfig, Loading, LoadingReport};
 pub use history::PrunedBlocks;
 pub use import::{
-    ImportError, ImportRequest, ImportStatus, Imported, JudgedBlock, PayloadHints, Receipts,
-    Timings, WriteAhead, WriteStats, body_roots,
+    ImportError, ImportRequest, ImportStatus, Imported, JudgedBlock, ListedBlocks, PayloadHints,
+    Receipts, Timings, WriteAhead, WriteStats, body_roots,
 };
 pub use indices::TransactionPlace;
 pub use log_index::{LogIndex, LogIndexState, SECTION_BLOCKS, SectionBlocks};

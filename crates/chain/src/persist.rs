@@ -1,5 +1,6 @@
 //! The rows of a block other than its state.
 
+use crate::BlockId;
 use crate::rows::{encode_header, encode_receipts};
 use crate::tree::StoredHeader;
 use alloy_rlp::Encodable;
@@ -16,10 +17,28 @@ pub(crate) fn add_block(
     access_list: Option<&Bytes>,
     batch: &mut Batch,
 ) {
-    let key = block.id.to_key();
-    batch.put_with(Segment::Headers, &key, |out| {
+    add_header(block, batch);
+    add_parts(&block.id, body, receipts, access_list, batch);
+}
+
+/// Adds header, and the index from hash to number.
+pub(crate) fn add_header(block: &StoredHeader, batch: &mut Batch) {
+    batch.put_with(Segment::Headers, &block.id.to_key(), |out| {
         encode_header(&block.header, &block.total_difficulty, out);
     });
+    let number = block.id.number.to_be_bytes();
+    batch.put(Segment::Numbers, block.id.hash.as_slice(), &number);
+}
+
+/// Adds body, receipts and block access list. They are never read while there is no header.
+pub(crate) fn add_parts(
+    block: &BlockId,
+    body: &BlockBody,
+    receipts: &[Receipt],
+    access_list: Option<&Bytes>,
+    batch: &mut Batch,
+) {
+    let key = block.to_key();
     batch.put_with(Segment::Bodies, &key, |out| {
         out.reserve(body.length());
         body.encode(out);
@@ -30,8 +49,6 @@ pub(crate) fn add_block(
     if let Some(access_list) = access_list {
         batch.put(Segment::AccessLists, &key, access_list);
     }
-    let number = block.id.number.to_be_bytes();
-    batch.put(Segment::Numbers, block.id.hash.as_slice(), &number);
 }
 
 /// A block's rows before they are encoded.

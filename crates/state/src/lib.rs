@@ -45,6 +45,8 @@
 //! | `tries/trie_prefetch` | many trie paths loaded together, level by level |
 //! | `commit` | from a diff to the rows of a commit |
 //! | `commit/root` | from a `StateDiff` to a [`ComputedRoot`] |
+//! | `commit/listed` | from [`LastValues`] to a [`ComputedRoot`] |
+//! | `commit/last_values` | [`LastValues`]: the last value of all that access lists change |
 //! | `commit/hashed_keys` | hashes of the addresses and slots of a diff |
 //! | `commit/hashed_diff` | [`HashedDiff`]: what differs between two states, by hashed key |
 //! | `commit/rows` | flat rows and trie log of a commit |
@@ -77,6 +79,7 @@ mod world;
 
 pub use commit::flat::{decode_account, decode_value, encode_account, encode_value};
 pub use commit::hashed_diff::{HashedAccountDiff, HashedDiff, HashedSlotDiff};
+pub use commit::last_values::LastValues;
 pub use commit::root::ComputedRoot;
 pub use commit::trie_log::{TrieLog, TrieLogError};
 pub use download::heal::{DifferingNode, HealError, HealPass};

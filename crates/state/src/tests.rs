@@ -22,6 +22,7 @@ mod branches;
 mod checking;
 mod download;
 mod heal;
+mod listed;
 mod pivot;
 mod prefetch;
 mod provable;

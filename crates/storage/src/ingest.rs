@@ -71,10 +71,25 @@ impl Database {
     /// # Panics
     /// If `batch` has deletes.
     pub fn ingest_cut(&self, batch: Batch, cuts: &[(Segment, Vec<u8>)]) -> Result<(), Fault> {
+        self.flush()?;
+        self.ingest_tables(batch, cuts)
+    }
+
+    /// As [`Database::ingest`], but it does not wait for the batches that are pending: none of them may have any key of `batch`.
+    ///
+    /// # Errors
+    /// A [`Fault`] of the disk or the engine.
+    ///
+    /// # Panics
+    /// If `batch` has deletes.
+    pub fn ingest_beside_pending(&self, batch: Batch) -> Result<(), Fault> {
+        self.ingest_tables(batch, &[])
+    }
+
+    fn ingest_tables(&self, batch: Batch, cuts: &[(Segment, Vec<u8>)]) -> Result<(), Fault> {
         let Some(folder) = self.create_staging_dir()? else {
             return self.write(batch, false);
         };
-        self.flush()?;
         let mut rows: Vec<_> = batch
             .changes()
             .map(|(segment, key, value)| {

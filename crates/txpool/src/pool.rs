@@ -298,6 +298,11 @@ impl Pool {
         self.read().txs.contains_key(hash)
     }
 
+    /// Whether it has no transaction.
+    pub fn is_empty(&self) -> bool {
+        self.read().txs.is_empty()
+    }
+
     /// The senders of those transactions that are in the pool or were recently, for block import.
     pub fn senders_of(&self, hashes: &[B256]) -> Vec<Option<Address>> {
         let store = self.read();

@@ -5,171 +5,234 @@
 //! covers, such as requests, is taken from the headers as it is.
 //!
 //! ```text
-//! head's state -> list 1 -> .. -> list 128 -> root == header 128's -> one commit
+//! blocks --add--> bodies, receipts, lists: tables that no header names yet
+//!            `--> last values of the lists --commit: root == that of the last header--> state, headers, head
 //! ```
 
 use super::error::{ImportFailure, fault};
-use super::tasks::bal_root::changed;
 use super::{BodyRoots, ImportError};
 use crate::bft::Seals;
 use crate::forkchoice::ReorgPath;
-use crate::indices::index_canonical;
-use crate::persist::add_block;
+use crate::indices::{index_number, index_transactions};
+use crate::persist::{add_header, add_parts};
 use crate::{Chain, DownloadedBlock, StoredHeader};
-use niwaki_execution::{Overlay, bal_state_diff};
-use niwaki_primitives::{Address, B256, Block, BlockAccessList, Bytes, Receipt, StateDiff};
-use niwaki_rules::{InvalidBlock, access_list_hash, decode_access_list};
-use niwaki_state::View;
+use niwaki_crypto::keccak256_batch;
+use niwaki_primitives::{Address, Block, BlockAccessList, Bytes, Fault, Receipt};
+use niwaki_rules::{InvalidBlock, decode_access_list};
+use niwaki_state::LastValues;
 use niwaki_storage::Batch;
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Threads that read values into the caches. They wait for the disk more than they work.
-const READERS: usize = 4;
+/// See [`ListedBlocks::table_bytes`].
+const TABLE_BYTES: usize = 4 << 20;
+/// The lists are applied once they have changed so many accounts and slots: a value that changes again is written once, and so are the
+/// nodes above it. It bounds what they take of memory, about 500 bytes each.
+const MAX_VALUES: usize = 1 << 17;
+/// They are applied after so many blocks at the latest.
+const MAX_BLOCKS: usize = 1 << 12;
 
-/// A block with its list.
-struct ListedBlock {
-    header: StoredHeader,
-    block: Block,
-    receipts: Vec<Receipt>,
-    rlp: Bytes,
-    list: BlockAccessList,
-}
-
-impl ListedBlock {
-    fn new(block: DownloadedBlock) -> Result<Self, ImportFailure> {
-        let rlp = block.access_list.unwrap_or_default();
-        let (got, header) = (access_list_hash(&rlp), &block.header.header);
-        match header.block_access_list_hash {
-            Some(expected) if got == expected => {}
-            expected => {
-                let expected = expected.unwrap_or_default();
-                return Err(InvalidBlock::BlockAccessListHash { got, expected }.into());
-            }
-        }
-        Ok(Self {
-            list: decode_access_list(&rlp)?,
-            block: Block {
-                header: block.header.header.clone(),
-                body: block.body,
-            },
-            header: block.header,
-            receipts: block.receipts,
-            rlp,
-        })
-    }
+/// Blocks above the head, each a child of the one before, whose lists are to be applied together.
+#[derive(Debug)]
+pub struct ListedBlocks<'c> {
+    chain: &'c Chain,
+    headers: Vec<StoredHeader>,
+    values: LastValues,
+    /// Parts of blocks with so many bytes are written as tables.
+    pub(crate) table_bytes: usize,
 }
 
 impl Chain {
-    /// Makes the last of some blocks the head by their access lists. Each is a child of the one before, the first one of the head.
-    /// There are no states between them afterwards. Nothing is written unless the lists lead to the state root of the last block.
+    /// Begins with none, on top of the head. What was written before is in the engine when this returns: nothing that is written later
+    /// has keys of parts of these blocks.
     ///
     /// # Errors
-    /// [`ImportError`]; an invalid block is named as the last one: which one it is, an execution tells.
+    /// A [`Fault`] of the storage.
     ///
     /// # Panics
     /// If the chain is an archive, which needs the states between.
-    pub fn import_by_access_lists(&self, blocks: Vec<DownloadedBlock>) -> Result<(), ImportError> {
+    pub fn listed_blocks(&self) -> Result<ListedBlocks<'_>, Fault> {
         assert!(!self.is_archive(), "an archive has the state of each block");
-        let Some(last) = blocks.last() else {
-            return Ok(());
-        };
-        let (id, parent) = (last.header.id, last.header.header.parent_hash);
-        let _guard = self.begin_import();
-        let _writer = self.writer();
-        let imported = self.import_listed(blocks);
-        imported.map_err(|failure| failure.at_block(id, parent))
+        self.database().flush()?;
+        Ok(ListedBlocks {
+            chain: self,
+            headers: Vec::new(),
+            values: LastValues::default(),
+            table_bytes: TABLE_BYTES,
+        })
     }
+}
 
-    fn import_listed(&self, blocks: Vec<DownloadedBlock>) -> Result<(), ImportFailure> {
-        let blocks = blocks.into_iter().map(ListedBlock::new);
-        let blocks: Vec<ListedBlock> = blocks.collect::<Result<_, _>>()?;
-        let view = self.world().view_at_head().map_err(fault)?;
-        let diff = self.diff_of_lists(&view, &blocks)?;
-        let root = self.world().compute_root(&view, &diff).map_err(fault)?;
+impl ListedBlocks<'_> {
+    /// Adds blocks, whose parts were compared with their headers but for the lists. Applies all lists once they have changed much.
+    ///
+    /// # Errors
+    /// [`ImportError`]; then none of `blocks` is added. A block of others may be named in the place of an invalid one: which one it is,
+    /// an execution tells.
+    pub fn add(&mut self, blocks: Vec<DownloadedBlock>) -> Result<(), ImportError> {
         let Some(last) = blocks.last().map(|block| block.header.clone()) else {
             return Ok(());
         };
-        let (got, expected) = (root.root(), last.header.state_root);
-        if got != expected {
-            return Err(InvalidBlock::StateRoot { got, expected }.into());
+        let added = self.add_checked(blocks);
+        added.map_err(|failure| failure.at_block(last.id, last.header.parent_hash))?;
+        match self.values.len() >= MAX_VALUES || self.headers.len() >= MAX_BLOCKS {
+            true => self.commit(),
+            false => Ok(()),
         }
-        drop(view);
-        let mut batch = Batch::new();
-        let changed: Arc<[Address]> = diff.accounts.iter().map(|(address, _)| *address).collect();
-        let mut path = ReorgPath {
-            changed: Some(changed),
-            ..ReorgPath::default()
+    }
+
+    /// Makes the last block that was added the head. There are no states between it and the head of before. The blocks are taken out,
+    /// whether or not it succeeds.
+    ///
+    /// # Errors
+    /// [`ImportError`]; then the state has not changed.
+    pub fn commit(&mut self) -> Result<(), ImportError> {
+        let (headers, values) = (
+            std::mem::take(&mut self.headers),
+            std::mem::take(&mut self.values),
+        );
+        let Some(last) = headers.last() else {
+            return Ok(());
         };
-        for listed in &blocks {
-            let (header, body) = (&listed.header, &listed.block.body);
-            add_block(
-                header,
-                body,
-                &listed.receipts,
-                Some(&listed.rlp),
-                &mut batch,
-            );
-            index_canonical(&header.id, body, &mut batch);
-            path.added.push(header.id);
+        let (id, parent) = (last.id, last.header.parent_hash);
+        let _guard = self.chain.begin_import();
+        let _writer = self.chain.writer();
+        let committed = self.chain.commit_listed(&headers, values);
+        committed.map_err(|failure| failure.at_block(id, parent))
+    }
+
+    fn add_checked(&mut self, blocks: Vec<DownloadedBlock>) -> Result<(), ImportFailure> {
+        let lists = decoded_lists(&blocks)?;
+        let blocks: Vec<ListedBlock> = blocks.into_iter().map(ListedBlock::from).collect();
+        self.validate(&blocks)?;
+        let written = std::thread::scope(|scope| {
+            let written = scope.spawn(|| self.chain.write_parts(&blocks, self.table_bytes));
+            lists.iter().for_each(|list| self.values.add(list));
+            written.join()
+        });
+        let written = written.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        if let Err(error) = written {
+            (self.headers, self.values) = (Vec::new(), LastValues::default());
+            return Err(fault(error));
         }
-        self.world()
-            .commit_batch(root, last.id, batch)
-            .map_err(fault)?;
-        self.put_head(last, path);
+        self.headers
+            .extend(blocks.into_iter().map(|block| block.header));
         Ok(())
     }
 
-    /// What all lists together change. Other threads read what it will need meanwhile.
-    fn diff_of_lists(
-        &self,
-        view: &View,
-        blocks: &[ListedBlock],
-    ) -> Result<StateDiff, ImportFailure> {
-        let is_known = &AtomicBool::new(false);
-        let values = || blocks.iter().flat_map(|block| changed(&block.list));
-        std::thread::scope(|scope| {
-            scope.spawn(move || self.world().prefetch_trie_paths(view, values(), is_known));
-            for first in 0..READERS {
-                let values = values().skip(first).step_by(READERS);
-                scope.spawn(move || view.prefetch_values(values, is_known));
-            }
-            let diff = self.validated_diff(view, blocks);
-            is_known.store(true, Ordering::Relaxed);
-            diff
-        })
-    }
-
-    fn validated_diff(
-        &self,
-        view: &View,
-        blocks: &[ListedBlock],
-    ) -> Result<StateDiff, ImportFailure> {
-        let mut parent = self.head();
-        let mut state = Overlay::new(view, parent.id.number);
-        let mut codes = BTreeMap::<B256, Bytes>::new();
+    /// Each block on top of the one before.
+    fn validate(&self, blocks: &[ListedBlock]) -> Result<(), ImportFailure> {
+        let last = self.headers.last().cloned();
+        let mut parent = last.unwrap_or_else(|| self.chain.head());
         for listed in blocks {
             let header = &listed.block.header;
             if header.parent_hash != parent.id.hash {
                 return Err(ImportFailure::UnknownParent);
             }
-            // The parts were compared with the header when they came.
             let roots = BodyRoots {
                 transactions: header.transactions_root,
                 withdrawals: header.withdrawals_root,
             };
-            self.validate(&listed.block, &roots, &parent, Seals::Needed)?;
-            let diff = bal_state_diff(&listed.list, &state, &|| false).map_err(fault)?;
-            // No list deletes an account with storage: an execution says what is wrong.
-            let diff = diff.ok_or(ImportFailure::OutOfReach)?;
-            codes.extend(diff.codes.iter().cloned());
-            state.apply(diff);
+            self.chain
+                .validate(&listed.block, &roots, &parent, Seals::Needed)?;
             parent = listed.header.clone();
         }
-        Ok(StateDiff {
-            codes: codes.into_iter().collect(),
-            ..state.diff()
-        })
+        Ok(())
+    }
+}
+
+/// A block without its list's values.
+struct ListedBlock {
+    header: StoredHeader,
+    block: Block,
+    receipts: Vec<Receipt>,
+    list: Bytes,
+}
+
+impl From<DownloadedBlock> for ListedBlock {
+    fn from(downloaded: DownloadedBlock) -> Self {
+        Self {
+            block: Block {
+                header: downloaded.header.header.clone(),
+                body: downloaded.body,
+            },
+            header: downloaded.header,
+            receipts: downloaded.receipts,
+            list: downloaded.access_list.unwrap_or_default(),
+        }
+    }
+}
+
+/// The access list of each block, compared with its header.
+fn decoded_lists(blocks: &[DownloadedBlock]) -> Result<Vec<BlockAccessList>, ImportFailure> {
+    let none = Bytes::new();
+    let lists = blocks.iter().map(|block| &block.access_list);
+    let lists: Vec<&Bytes> = lists.map(|list| list.as_ref().unwrap_or(&none)).collect();
+    let hashes = keccak256_batch(&lists.iter().map(|list| &list[..]).collect::<Vec<_>>());
+    let mut decoded = Vec::with_capacity(lists.len());
+    for ((block, list), got) in blocks.iter().zip(lists).zip(hashes) {
+        let expected = block.header.header.block_access_list_hash;
+        if expected != Some(got) {
+            let expected = expected.unwrap_or_default();
+            return Err(InvalidBlock::BlockAccessListHash { got, expected }.into());
+        }
+        decoded.push(decode_access_list(list)?);
+    }
+    Ok(decoded)
+}
+
+impl Chain {
+    /// Writes bodies, receipts, lists and places of transactions: as tables, so that they go neither through the log nor through
+    /// compactions, if they are many.
+    fn write_parts(&self, blocks: &[ListedBlock], table_bytes: usize) -> Result<(), Fault> {
+        let mut parts = Batch::new();
+        for listed in blocks {
+            let (id, body) = (&listed.header.id, &listed.block.body);
+            let (receipts, list) = (&listed.receipts, Some(&listed.list));
+            add_parts(id, body, receipts, list, &mut parts);
+            index_transactions(id.number, body, &mut parts);
+        }
+        if parts.bytes() < table_bytes {
+            return self.database().write(parts, false);
+        }
+        self.database().ingest_beside_pending(parts)?;
+        self.database().remove_staging_dir()
+    }
+
+    /// Nothing but the parts of the blocks is written unless the values lead to the state root of the last header.
+    fn commit_listed(
+        &self,
+        headers: &[StoredHeader],
+        values: LastValues,
+    ) -> Result<(), ImportFailure> {
+        let (Some(first), Some(last)) = (headers.first(), headers.last()) else {
+            return Ok(());
+        };
+        if first.header.parent_hash != self.head().id.hash {
+            return Err(ImportFailure::UnknownParent);
+        }
+        let root = self.world().compute_root_of_lists(values).map_err(fault)?;
+        // No list deletes an account with storage: an execution says what is wrong.
+        let root = root.ok_or(ImportFailure::OutOfReach)?;
+        let (got, expected) = (root.root(), last.header.state_root);
+        if got != expected {
+            return Err(InvalidBlock::StateRoot { got, expected }.into());
+        }
+        let changed = root.diff().accounts.iter();
+        let changed: Arc<[Address]> = changed.map(|account| account.address).collect();
+        let mut batch = Batch::new();
+        for header in headers {
+            add_header(header, &mut batch);
+            index_number(&header.id, &mut batch);
+        }
+        self.world()
+            .commit_batch(root, last.id, batch)
+            .map_err(fault)?;
+        let path = ReorgPath {
+            added: headers.iter().map(|header| header.id).collect(),
+            changed: Some(changed),
+            ..ReorgPath::default()
+        };
+        self.put_head(last.clone(), path);
+        Ok(())
     }
 }

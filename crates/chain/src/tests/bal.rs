@@ -29,14 +29,19 @@ fn sender(number: u8) -> Address {
 }
 
 pub(super) fn open_with_contracts() -> Chain {
-    open_storing(false)
+    open_storing(None, false)
+}
+
+/// The same on disk.
+pub(super) fn open_with_contracts_at(path: &Path) -> Chain {
+    open_storing(Some(path), false)
 }
 
 pub(super) fn open_archive_with_contracts() -> Chain {
-    open_storing(true)
+    open_storing(None, true)
 }
 
-fn open_storing(archive: bool) -> Chain {
+fn open_storing(path: Option<&Path>, archive: bool) -> Chain {
     let text = include_str!("../../../../testdata/amsterdam/genesis.json");
     let mut genesis: serde_json::Value = serde_json::from_str(text).unwrap();
     genesis["config"]["amsterdamTime"] = AMSTERDAM.into();
@@ -48,7 +53,7 @@ fn open_storing(archive: bool) -> Chain {
             json!({"balance": "0x0", "nonce": "0x1", "code": code});
     }
     let genesis = Genesis::from_json(&genesis.to_string()).unwrap();
-    let mut config = config(None, &genesis);
+    let mut config = config(path, &genesis);
     config.state.archive = archive;
     open_eager(config)
 }

@@ -172,6 +172,9 @@ impl HeadWorker {
             included.extend(all.map(|(tx, sender)| (*tx.tx_hash(), sender)));
             return Ok(());
         }
+        if self.pool.is_empty() {
+            return Ok(());
+        }
         let body = self.chain.body(&id.hash)?.unwrap_or_default();
         let hashes = body.transactions.iter().map(|tx| *tx.tx_hash());
         let hashes: Vec<B256> = hashes.collect();

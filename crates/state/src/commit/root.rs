@@ -62,7 +62,7 @@ impl WorldState {
     /// trie log in between is not kept any more.
     pub fn compute_root(&self, view: &View, diff: &StateDiff) -> Result<ComputedRoot, Fault> {
         let own = self.hash_diff(view, diff)?;
-        self.compute_with_tries(&mut self.tries(), view, own, diff)
+        self.compute_with_tries(&mut self.tries(), view, own, &diff.codes)
     }
 
     /// As [`WorldState::compute_root`], on the calling thread only.
@@ -76,26 +76,26 @@ impl WorldState {
     ) -> Result<ComputedRoot, Fault> {
         let own = self.hash_diff(view, diff)?;
         let mut tries = self.tries();
-        tries.single_threaded(|tries| self.compute_with_tries(tries, view, own, diff))
+        tries.single_threaded(|tries| self.compute_with_tries(tries, view, own, &diff.codes))
     }
 
-    /// As [`WorldState::compute_root`], of a diff that is hashed already.
+    /// As [`WorldState::compute_root`], of a diff that is hashed already, with the new codes.
     pub(crate) fn compute_with_tries(
         &self,
         tries: &mut TrieCache,
         view: &View,
         own: HashedDiff,
-        diff: &StateDiff,
+        codes: &[(B256, Bytes)],
     ) -> Result<ComputedRoot, Fault> {
         if self.head() == Some(view.head) {
-            return self.compute_on_head(view, tries, own, diff);
+            return self.compute_on_head(view, tries, own, codes);
         }
         let now = self.overlaid(self.view_at_head()?, view.block())?;
         let now = now.ok_or_else(|| Fault::Missing {
             segment: Segment::TrieLogs.name(),
             key: format!("block {} (its state is out of reach)", view.block()),
         })?;
-        self.compute_on_head(&now, tries, own, diff)
+        self.compute_on_head(&now, tries, own, codes)
     }
 
     /// `diff` by hashed keys, without what does not differ.
@@ -121,7 +121,7 @@ impl WorldState {
         view: &View,
         tries: &mut TrieCache,
         own: HashedDiff,
-        diff: &StateDiff,
+        codes: &[(B256, Bytes)],
     ) -> Result<ComputedRoot, Fault> {
         let before = view.layers();
         let (root, own) = self.move_tries_to(tries, view, &before, own)?;
@@ -133,7 +133,7 @@ impl WorldState {
             own,
             before,
             after,
-            codes: diff.codes.clone(),
+            codes: codes.to_vec(),
             epoch: tries.epoch(),
         })
     }

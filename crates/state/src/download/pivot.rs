@@ -7,15 +7,13 @@
 use super::changes::Changes;
 use super::{StateDownload, UNKNOWN_STORAGE_ROOT};
 use crate::commit::flat::encode_value;
+use crate::commit::last_values::{AccountValues, LastValues};
 use crate::{Remaining, StateHead};
 use alloy_rlp::{Decodable, Encodable, RlpDecodable, RlpEncodable};
 use niwaki_crypto::keccak256;
-use niwaki_primitives::{
-    Account, Address, B256, BlockAccessList, Bytes, EMPTY_CODE_HASH, EMPTY_ROOT_HASH, Fault, U256,
-};
+use niwaki_primitives::{Account, B256, BlockAccessList, EMPTY_ROOT_HASH, Fault, U256};
 use niwaki_storage::{Batch, Row, Segment, corrupt};
 use niwaki_trie::TrieAccount;
-use std::collections::HashMap;
 
 /// With the hashed address of an account, or that and a hashed slot: its last value.
 const CHANGED: &[u8] = b"download/changed/";
@@ -31,8 +29,10 @@ impl StateDownload<'_> {
     pub fn move_pivot(&self, pivot: StateHead, lists: &[BlockAccessList]) -> Result<(), Fault> {
         let mut remaining = self.remaining();
         let mut rows = Batch::new();
-        for (address, values) in last_values(lists) {
-            self.keep(&keccak256(address), &values, &mut remaining, &mut rows)?;
+        let mut values = LastValues::default();
+        lists.iter().for_each(|list| values.add(list));
+        for (address, values) in &values.accounts {
+            self.keep(&keccak256(address), values, &mut remaining, &mut rows)?;
         }
         self.change(rows, |saved| {
             saved.set_pivot(pivot);
@@ -105,17 +105,18 @@ impl StateDownload<'_> {
     fn keep(
         &self,
         key: &B256,
-        values: &LastValues<'_>,
+        values: &AccountValues,
         remaining: &mut Remaining,
         rows: &mut Batch,
     ) -> Result<(), Fault> {
         if remaining.lacks_account(key) {
             return Ok(());
         }
-        if let Some((hash, code)) = values.code.filter(|(_, code)| !code.is_empty()) {
+        let code = values.code.as_ref();
+        if let Some((hash, code)) = code.filter(|(_, code)| !code.is_empty()) {
             rows.put(Segment::Code, hash.as_slice(), code);
         }
-        let fields = values.fields();
+        let fields = fields_of(values);
         if fields != Fields::default() {
             let key = [CHANGED, key.as_slice()].concat();
             let earlier = self.database().get(Segment::Meta, &key)?;
@@ -175,44 +176,11 @@ impl Fields {
     }
 }
 
-/// The last value of all that several blocks wrote of an account.
-#[derive(Default)]
-struct LastValues<'l> {
-    balance: Option<U256>,
-    nonce: Option<u64>,
-    code: Option<(B256, &'l Bytes)>,
-    slots: HashMap<U256, U256>,
-}
-
-fn last_values(lists: &[BlockAccessList]) -> HashMap<Address, LastValues<'_>> {
-    let mut accounts = HashMap::<Address, LastValues<'_>>::new();
-    let changed = lists.iter().flatten().filter(|list| list.has_changes());
-    for changes in changed {
-        let account = accounts.entry(changes.address).or_default();
-        account.balance = changes.balance_post_state().or(account.balance);
-        account.nonce = changes.nonce_post_state().or(account.nonce);
-        let code = changes
-            .code_post_state()
-            .map(|code| (code_hash(code), code));
-        account.code = code.or(account.code);
-        account.slots.extend(changes.storage_post_states());
-    }
-    accounts
-}
-
-fn code_hash(code: &Bytes) -> B256 {
-    match code.is_empty() {
-        true => EMPTY_CODE_HASH,
-        false => keccak256(code),
-    }
-}
-
-impl LastValues<'_> {
-    fn fields(&self) -> Fields {
-        Fields {
-            balance: self.balance.into_iter().collect(),
-            nonce: self.nonce.into_iter().collect(),
-            code_hash: self.code.iter().map(|(hash, _)| *hash).collect(),
-        }
+/// The fields of the account that lists have changed.
+fn fields_of(values: &AccountValues) -> Fields {
+    Fields {
+        balance: values.balance.into_iter().collect(),
+        nonce: values.nonce.into_iter().collect(),
+        code_hash: values.code.iter().map(|(hash, _)| *hash).collect(),
     }
 }

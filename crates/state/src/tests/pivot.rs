@@ -9,7 +9,7 @@ use niwaki_primitives::{
 };
 
 /// A random block of Amsterdam: no account that has storage is destroyed.
-fn amsterdam_diff(rng: &mut StdRng, state: &MemoryState) -> StateDiff {
+pub(super) fn amsterdam_diff(rng: &mut StdRng, state: &MemoryState) -> StateDiff {
     let mut diff = random_diff(rng, state);
     for (address, account) in &mut diff.accounts {
         let has_storage = state
@@ -29,7 +29,11 @@ fn amsterdam_diff(rng: &mut StdRng, state: &MemoryState) -> StateDiff {
 }
 
 /// The access list of a block with this diff; some values change several times.
-fn access_list(rng: &mut StdRng, diff: &StateDiff, state: &MemoryState) -> BlockAccessList {
+pub(super) fn access_list(
+    rng: &mut StdRng,
+    diff: &StateDiff,
+    state: &MemoryState,
+) -> BlockAccessList {
     let mut list = Vec::new();
     for (address, account) in &diff.accounts {
         let prior = account.prior.unwrap_or(Account::EMPTY);

@@ -181,7 +181,7 @@ impl RootFinisher<'_> {
         let IncrementalRoot { world, view, .. } = *self.0;
         let own = world.hash_diff(view, diff)?;
         drop(self);
-        world.compute_with_tries(&mut world.tries(), view, own, diff)
+        world.compute_with_tries(&mut world.tries(), view, own, &diff.codes)
     }
 }
 

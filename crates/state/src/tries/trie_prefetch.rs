@@ -73,18 +73,31 @@ impl TrieCache {
                 }
                 _ => None,
             });
-            let missing: Vec<_> = missing.collect();
+            let mut missing: Vec<_> = missing.collect();
+            // Neighbours of keys in order miss the same node.
+            missing.dedup();
             let mut nodes = source.nodes(&missing)?.into_iter();
+            // The node that was read last, and whether it is in memory now; `None` if it is a leaf.
+            let mut last: Option<(_, Option<bool>)> = None;
             let mut rest = Vec::new();
             for (path, end) in paths.into_iter().zip(ends) {
                 match end {
-                    PathEnd::NotCached(depth, hash) => match nodes.next().flatten() {
-                        Some(node) => {
-                            let is_cached = self.insert_node(&path, depth, node);
-                            rest.extend(is_cached.then_some(path));
+                    PathEnd::NotCached(depth, hash) => {
+                        let missed = (path.owner, path.key.first(depth), hash);
+                        let known = last.filter(|(node, _)| *node == missed);
+                        let is_cached = known.map_or_else(
+                            || {
+                                let node = nodes.next().flatten();
+                                node.map(|node| self.insert_node(&path, depth, node))
+                            },
+                            |(_, is_cached)| is_cached,
+                        );
+                        last = Some((missed, is_cached));
+                        match is_cached {
+                            Some(is_cached) => rest.extend(is_cached.then_some(path)),
+                            None => self.load_leaf(source, &path, depth, hash),
                         }
-                        None => self.load_leaf(source, &path, depth, hash),
-                    },
+                    }
                     PathEnd::Leaf(depth, hash) => self.load_leaf(source, &path, depth, hash),
                     PathEnd::Cached => {}
                 }

@@ -19,7 +19,7 @@ use tracing::{info, warn};
 
 /// So many blocks up to the target are executed: a reorganisation may need the states between them.
 const EXECUTED: u64 = 96;
-/// Most blocks that are applied together.
+/// Most blocks that are downloaded together.
 const WINDOW: usize = 128;
 /// Windows that wait to be applied.
 const WAITING: usize = 1;
@@ -108,15 +108,15 @@ impl Context<'_> {
 
 /// Applies windows in their order, until one fails.
 fn apply(chain: &Chain, windows: Receiver<Vec<DownloadedBlock>>) -> Result<(), Fault> {
-    for blocks in windows {
-        match chain.import_by_access_lists(blocks) {
-            Ok(()) => {}
-            Err(ImportError::Fault(fault)) => return Err(fault),
-            Err(error) => {
-                warn!("By the access lists, {error}: the blocks are executed");
-                break;
-            }
+    let mut listed = chain.listed_blocks()?;
+    let added = windows.iter().try_for_each(|blocks| listed.add(blocks));
+    // Those before one that is refused count.
+    match added.and(listed.commit()) {
+        Err(ImportError::Fault(fault)) => Err(fault),
+        Err(error) => {
+            warn!("By the access lists, {error}: the blocks are executed");
+            Ok(())
         }
+        Ok(()) => Ok(()),
     }
-    Ok(())
 }

@@ -73,6 +73,8 @@ pub(crate) struct SyncOptions {
     json: Option<PathBuf>,
 }
 
+/// One source stands for the many peers of a network: what it gives is bounded by the machine alone.
+const UNBOUNDED: &[&str] = &["--p2p-serving-rate=0"];
 /// Blocks that are compared at the end, beside the head.
 const COMPARED: u64 = 40;
 
@@ -85,6 +87,9 @@ pub(crate) fn run(options: &SyncOptions) -> Result<()> {
     let start = |kind, name: &'static str, folder: PathBuf, has_snap| {
         let mut options_of = node::syncing(&chain.genesis, has_snap);
         options_of.memory_budget = &options.memory_budget;
+        if kind == ClientKind::Niwaki {
+            options_of.flags = UNBOUNDED;
+        }
         node::start(kind, name, binaries, &folder, options_of)
     };
     let (early, late) = chain.split(options.late);
