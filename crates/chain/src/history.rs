@@ -1,14 +1,17 @@
 //! Old blocks: a chain that began with the state of a late block gets those below it afterwards, the highest first; and those of proof
 //! of work can be removed, the lowest first. At any time the blocks from the first one up to the head are there, and the genesis block.
 
-use crate::indices::unindex_canonical;
+use crate::indices::{index_number, unindex_canonical};
+use crate::persist::add_header;
 use crate::tree::{FIRST_BLOCK, StoredHeader};
 use crate::{BlockId, Chain, DownloadedBlock};
 use niwaki_primitives::Fault;
 use niwaki_storage::{Batch, Segment, missing};
 
-/// A batch of rows of blocks is written once it has so many bytes: what blocks above the head write does not wait long for it.
+/// A batch of removals of blocks is written once it has so many bytes: what blocks above the head write does not wait long for it.
 const BATCH_BYTES: usize = 4 << 20;
+/// See [`Chain::add_history_by`].
+const TABLE_BYTES: usize = 4 << 20;
 /// So many blocks below the head are never removed: a reorganisation goes back up to 512 blocks, and from there BLOCKHASH reads 256.
 const KEPT_BLOCKS: u64 = 1_024;
 
@@ -28,7 +31,8 @@ impl Chain {
     }
 
     /// Adds blocks below the lowest one that is stored. `blocks` are the lowest first, and the last one is the parent of
-    /// [`Chain::history_end`]. A kill may leave only the highest of them.
+    /// [`Chain::history_end`]. The parts of many are written as tables, so that they go neither through the log nor through compactions. A
+    /// kill leaves all of them, or none; then perhaps parts that no header names.
     ///
     /// # Errors
     /// A [`Fault`] of the storage.
@@ -36,24 +40,39 @@ impl Chain {
     /// # Panics
     /// If the blocks do not link to what is stored.
     pub fn add_history(&self, blocks: &[DownloadedBlock]) -> Result<(), Fault> {
+        self.add_history_by(blocks, TABLE_BYTES)
+    }
+
+    /// The same, where parts of blocks with so many bytes are written as tables.
+    pub(crate) fn add_history_by(
+        &self,
+        blocks: &[DownloadedBlock],
+        table_bytes: usize,
+    ) -> Result<(), Fault> {
         let Some(mut child) = self.history_end()?.map(|end| end.header) else {
             assert!(blocks.is_empty(), "all blocks are stored");
             return Ok(());
         };
-        let mut batch = Batch::new();
+        let (mut parts, mut rows) = (Batch::new(), Batch::new());
         for block in blocks.iter().rev() {
             let id = block.header.id;
             assert_eq!(id.hash, child.parent_hash, "block {id} does not link");
-            block.add_to(&mut batch);
-            if batch.bytes() >= BATCH_BYTES {
-                self.write_history(id, std::mem::take(&mut batch))?;
-            }
+            block.add_parts_to(&mut parts);
+            add_header(&block.header, &mut rows);
+            index_number(&id, &mut rows);
             child = block.header.header.clone();
         }
-        match blocks.first() {
-            Some(lowest) if !batch.is_empty() => self.write_history(lowest.header.id, batch),
-            _ => Ok(()),
+        let Some(lowest) = blocks.first() else {
+            return Ok(());
+        };
+        match parts.bytes() >= table_bytes {
+            true => {
+                self.database().ingest(parts)?;
+                self.database().remove_staging_dir()?;
+            }
+            false => rows.append(parts),
         }
+        self.write_history(lowest.header.id, rows)
     }
 
     /// Writes rows of blocks of which `lowest` is the lowest.

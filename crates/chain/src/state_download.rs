@@ -7,8 +7,8 @@
 //! The pivot comes with its last ancestors, whole: BLOCKHASH reads their hashes, and peers and RPC find a chain that goes back some way.
 
 use crate::events::HeadChange;
-use crate::indices::index_canonical;
-use crate::persist::add_block;
+use crate::indices::{index_number, index_transactions};
+use crate::persist::{add_header, add_parts};
 use crate::tree::{FIRST_BLOCK, StoredHeader};
 use crate::{Chain, StateHead};
 use niwaki_primitives::{BlockBody, Bytes, Fault, Receipt, U256};
@@ -36,15 +36,17 @@ pub struct DownloadedBlock {
 impl DownloadedBlock {
     /// Adds it to the canonical chain.
     pub(crate) fn add_to(&self, batch: &mut Batch) {
-        let (header, body) = (&self.header, &self.body);
-        add_block(
-            header,
-            body,
-            &self.receipts,
-            self.access_list.as_ref(),
-            batch,
-        );
-        index_canonical(&header.id, body, batch);
+        add_header(&self.header, batch);
+        index_number(&self.header.id, batch);
+        self.add_parts_to(batch);
+    }
+
+    /// Adds body, receipts, block access list and places of transactions, which are not read while there is no header.
+    pub(crate) fn add_parts_to(&self, batch: &mut Batch) {
+        let (id, body) = (&self.header.id, &self.body);
+        let list = self.access_list.as_ref();
+        add_parts(id, body, &self.receipts, list, batch);
+        index_transactions(id.number, body, batch);
     }
 }
 

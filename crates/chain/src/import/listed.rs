@@ -37,6 +37,8 @@ pub struct ListedBlocks<'c> {
     chain: &'c Chain,
     headers: Vec<StoredHeader>,
     values: LastValues,
+    /// Places of their transactions.
+    places: Batch,
     /// Parts of blocks with so many bytes are written as tables.
     pub(crate) table_bytes: usize,
 }
@@ -53,16 +55,41 @@ impl Chain {
     pub fn listed_blocks(&self) -> Result<ListedBlocks<'_>, Fault> {
         assert!(!self.is_archive(), "an archive has the state of each block");
         self.database().flush()?;
-        Ok(ListedBlocks {
-            chain: self,
-            headers: Vec::new(),
-            values: LastValues::default(),
-            table_bytes: TABLE_BYTES,
-        })
+        Ok(ListedBlocks::none(self, TABLE_BYTES))
+    }
+
+    /// Writes bodies, receipts and lists: as tables, so that they go neither through the log nor through compactions, if they are many.
+    fn write_parts(&self, blocks: &[ListedBlock], table_bytes: usize) -> Result<(), Fault> {
+        let mut parts = Batch::new();
+        for listed in blocks {
+            let (id, body) = (&listed.header.id, &listed.block.body);
+            let (receipts, list) = (&listed.receipts, Some(&listed.list));
+            add_parts(id, body, receipts, list, &mut parts);
+        }
+        if parts.bytes() < table_bytes {
+            return self.database().write(parts, false);
+        }
+        self.database().ingest_beside_pending(parts)?;
+        self.database().remove_staging_dir()
     }
 }
 
-impl ListedBlocks<'_> {
+impl<'c> ListedBlocks<'c> {
+    fn none(chain: &'c Chain, table_bytes: usize) -> Self {
+        Self {
+            chain,
+            headers: Vec::new(),
+            values: LastValues::default(),
+            places: Batch::new(),
+            table_bytes,
+        }
+    }
+
+    /// Takes the blocks out.
+    fn take(&mut self) -> Self {
+        std::mem::replace(self, Self::none(self.chain, self.table_bytes))
+    }
+
     /// Adds blocks, whose parts were compared with their headers but for the lists. Applies all lists once they have changed much.
     ///
     /// # Errors
@@ -86,17 +113,14 @@ impl ListedBlocks<'_> {
     /// # Errors
     /// [`ImportError`]; then the state has not changed.
     pub fn commit(&mut self) -> Result<(), ImportError> {
-        let (headers, values) = (
-            std::mem::take(&mut self.headers),
-            std::mem::take(&mut self.values),
-        );
-        let Some(last) = headers.last() else {
+        let added = self.take();
+        let Some(last) = added.headers.last() else {
             return Ok(());
         };
         let (id, parent) = (last.id, last.header.parent_hash);
         let _guard = self.chain.begin_import();
         let _writer = self.chain.writer();
-        let committed = self.chain.commit_listed(&headers, values);
+        let committed = added.commit_all();
         committed.map_err(|failure| failure.at_block(id, parent))
     }
 
@@ -111,11 +135,54 @@ impl ListedBlocks<'_> {
         });
         let written = written.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         if let Err(error) = written {
-            (self.headers, self.values) = (Vec::new(), LastValues::default());
+            self.take();
             return Err(fault(error));
         }
-        self.headers
-            .extend(blocks.into_iter().map(|block| block.header));
+        for ListedBlock { header, block, .. } in blocks {
+            index_transactions(header.id.number, &block.body, &mut self.places);
+            self.headers.push(header);
+        }
+        Ok(())
+    }
+
+    /// Nothing is written unless the values lead to the state root of the last header.
+    fn commit_all(self) -> Result<(), ImportFailure> {
+        let (chain, headers) = (self.chain, self.headers);
+        let (Some(first), Some(last)) = (headers.first(), headers.last()) else {
+            return Ok(());
+        };
+        if first.header.parent_hash != chain.head().id.hash {
+            return Err(ImportFailure::UnknownParent);
+        }
+        let root = chain.world().compute_root_of_lists(self.values);
+        let root = root.map_err(fault)?;
+        // No list deletes an account with storage: an execution says what is wrong.
+        let root = root.ok_or(ImportFailure::OutOfReach)?;
+        let (got, expected) = (root.root(), last.header.state_root);
+        if got != expected {
+            return Err(InvalidBlock::StateRoot { got, expected }.into());
+        }
+        let changed = root.diff().accounts.iter();
+        let changed: Arc<[Address]> = changed.map(|account| account.address).collect();
+        // Readers compare what they find at a place, so places may come before the blocks.
+        let mut batch = self.places;
+        if batch.bytes() >= self.table_bytes {
+            chain.database().ingest(batch).map_err(fault)?;
+            chain.database().remove_staging_dir().map_err(fault)?;
+            batch = Batch::new();
+        }
+        for header in &headers {
+            add_header(header, &mut batch);
+            index_number(&header.id, &mut batch);
+        }
+        let committed = chain.world().commit_batch(root, last.id, batch);
+        committed.map_err(fault)?;
+        let path = ReorgPath {
+            added: headers.iter().map(|header| header.id).collect(),
+            changed: Some(changed),
+            ..ReorgPath::default()
+        };
+        chain.put_head(last.clone(), path);
         Ok(())
     }
 
@@ -178,61 +245,4 @@ fn decoded_lists(blocks: &[DownloadedBlock]) -> Result<Vec<BlockAccessList>, Imp
         decoded.push(decode_access_list(list)?);
     }
     Ok(decoded)
-}
-
-impl Chain {
-    /// Writes bodies, receipts, lists and places of transactions: as tables, so that they go neither through the log nor through
-    /// compactions, if they are many.
-    fn write_parts(&self, blocks: &[ListedBlock], table_bytes: usize) -> Result<(), Fault> {
-        let mut parts = Batch::new();
-        for listed in blocks {
-            let (id, body) = (&listed.header.id, &listed.block.body);
-            let (receipts, list) = (&listed.receipts, Some(&listed.list));
-            add_parts(id, body, receipts, list, &mut parts);
-            index_transactions(id.number, body, &mut parts);
-        }
-        if parts.bytes() < table_bytes {
-            return self.database().write(parts, false);
-        }
-        self.database().ingest_beside_pending(parts)?;
-        self.database().remove_staging_dir()
-    }
-
-    /// Nothing but the parts of the blocks is written unless the values lead to the state root of the last header.
-    fn commit_listed(
-        &self,
-        headers: &[StoredHeader],
-        values: LastValues,
-    ) -> Result<(), ImportFailure> {
-        let (Some(first), Some(last)) = (headers.first(), headers.last()) else {
-            return Ok(());
-        };
-        if first.header.parent_hash != self.head().id.hash {
-            return Err(ImportFailure::UnknownParent);
-        }
-        let root = self.world().compute_root_of_lists(values).map_err(fault)?;
-        // No list deletes an account with storage: an execution says what is wrong.
-        let root = root.ok_or(ImportFailure::OutOfReach)?;
-        let (got, expected) = (root.root(), last.header.state_root);
-        if got != expected {
-            return Err(InvalidBlock::StateRoot { got, expected }.into());
-        }
-        let changed = root.diff().accounts.iter();
-        let changed: Arc<[Address]> = changed.map(|account| account.address).collect();
-        let mut batch = Batch::new();
-        for header in headers {
-            add_header(header, &mut batch);
-            index_number(&header.id, &mut batch);
-        }
-        self.world()
-            .commit_batch(root, last.id, batch)
-            .map_err(fault)?;
-        let path = ReorgPath {
-            added: headers.iter().map(|header| header.id).collect(),
-            changed: Some(changed),
-            ..ReorgPath::default()
-        };
-        self.put_head(last.clone(), path);
-        Ok(())
-    }
 }

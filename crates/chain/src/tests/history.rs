@@ -8,7 +8,11 @@ use niwaki_storage::Batch;
 
 /// A chain that began with the state of block 40, and has the blocks from 31 on.
 fn late_chain(source: &Chain) -> Chain {
-    let chain = open(None);
+    late_chain_at(None, source)
+}
+
+fn late_chain_at(path: Option<&Path>, source: &Chain) -> Chain {
+    let chain = open(path);
     let download = chain.begin_state_download(pivot(source)).unwrap();
     fill(&download, source, usize::MAX);
     assert!(download.complete(1, &mut |_, _| true).unwrap());
@@ -106,4 +110,42 @@ fn an_index_of_a_time_with_fewer_blocks_loses_the_sections_that_blocks_are_added
     let struck = row();
     chain.add_history(&downloaded(&source, 20..=24)).unwrap();
     assert_eq!(row(), struck, "it is struck once");
+}
+
+#[test]
+fn older_blocks_that_are_written_as_tables_are_the_same_rows() {
+    let (source, dir) = (source(), tempfile::tempdir().unwrap());
+    let in_batches = late_chain(&source);
+    in_batches
+        .add_history(&downloaded(&source, 1..=30))
+        .unwrap();
+    let in_tables = late_chain_at(Some(dir.path()), &source);
+    for numbers in [11..=30, 1..=10] {
+        let blocks = downloaded(&source, numbers);
+        in_tables.add_history_by(&blocks, 0).unwrap();
+        assert_clean(&in_tables);
+    }
+    assert!(dump(&in_tables) == dump(&in_batches));
+    assert!(!dir.path().join("loading").exists());
+    drop(in_tables);
+    let opened = open(Some(dir.path()));
+    assert!(dump(&opened) == dump(&in_batches), "opened again");
+}
+
+#[test]
+fn blocks_that_come_back_as_tables_outlive_their_removal() {
+    const MERGED: u64 = 36;
+    let dir = tempfile::tempdir().unwrap();
+    let chain = open(Some(dir.path()));
+    import_all(&chain, &blocks()[..40]);
+    let before = dump(&chain);
+    let removed = downloaded(&chain, 1..=MERGED - 1);
+    let pruned = chain.prune_proof_of_work(0, &mut |_| true).unwrap();
+    assert_eq!(pruned.blocks, MERGED - 1);
+    // The removal may not have reached the engine yet.
+    chain.add_history_by(&removed, 0).unwrap();
+    drop(chain);
+    let opened = open(Some(dir.path()));
+    assert!(dump(&opened) == before);
+    assert_clean(&opened);
 }
