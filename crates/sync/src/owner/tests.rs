@@ -1,6 +1,7 @@
 //! Whole syncs from scripted peers, in their own time.
 
 mod history;
+mod liars;
 mod pivot;
 mod restart;
 mod state;

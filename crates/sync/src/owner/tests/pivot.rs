@@ -333,6 +333,13 @@ fn catch_up(mode: SyncMode, lies: &[Lie]) -> u64 {
     let status = sync.status();
     assert!(status.failures.is_empty(), "{status:?}");
     sync.stop();
+    let liars = [Lie::OtherLists, Lie::EmptyLists];
+    let caught = lock(&peers.0.caught).clone();
+    assert_eq!(
+        lies.iter().any(|lie| liars.contains(lie)),
+        !caught.is_empty()
+    );
+    assert!(caught.iter().all(|(by, _)| liars.contains(by)));
     assert_clean(&chain);
     for number in 1..=LONG as u64 {
         let hash = source.canonical_hash(number).unwrap().unwrap();
@@ -352,7 +359,9 @@ fn a_node_far_behind_applies_access_lists_and_executes_the_last_96_blocks() {
     let behind = (LONG - HAS) as u64;
     assert_eq!(catch_up(SyncMode::Snap, &[Lie::None, Lie::None]), 96);
     // Those who lie are caught by the hash in the header.
-    assert_eq!(catch_up(SyncMode::Snap, &[Lie::OtherLists, Lie::None]), 96);
+    for lie in [Lie::OtherLists, Lie::EmptyLists] {
+        assert_eq!(catch_up(SyncMode::Snap, &[Lie::None, Lie::None, lie]), 96);
+    }
     // Without lists, and where the operator wants it, all are executed.
     assert_eq!(catch_up(SyncMode::Snap, &[Lie::NoLists]), behind);
     assert_eq!(catch_up(SyncMode::Full, &[Lie::None]), behind);
