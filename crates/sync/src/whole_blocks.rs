@@ -276,7 +276,8 @@ fn total_difficulties(headers: &[SealedHeader], total: U256) -> Vec<U256> {
     totals
 }
 
-fn stored(header: SealedHeader, total_difficulty: U256) -> StoredHeader {
+/// A header as the chain stores it.
+pub(crate) fn stored(header: SealedHeader, total_difficulty: U256) -> StoredHeader {
     StoredHeader {
         id: BlockId {
             number: header.header.number,

@@ -15,12 +15,12 @@ use crate::bft::Seals;
 use crate::forkchoice::ReorgPath;
 use crate::indices::{index_number, index_transactions};
 use crate::persist::{add_header, add_parts};
-use crate::{Chain, DownloadedBlock, StoredHeader};
+use crate::{BlockId, Chain, DownloadedBlock, StoredHeader};
 use niwaki_crypto::keccak256_batch;
 use niwaki_primitives::{Address, Block, BlockAccessList, Bytes, Fault, Receipt};
 use niwaki_rules::{InvalidBlock, decode_access_list};
 use niwaki_state::LastValues;
-use niwaki_storage::Batch;
+use niwaki_storage::{Batch, Segment, missing};
 use std::sync::Arc;
 
 /// See [`ListedBlocks::table_bytes`].
@@ -56,6 +56,32 @@ impl Chain {
         assert!(!self.is_archive(), "an archive has the state of each block");
         self.database().flush()?;
         Ok(ListedBlocks::none(self, TABLE_BYTES))
+    }
+
+    /// Whether body, receipts and access list of a block are stored, whether or not its header is. The list is written last.
+    ///
+    /// # Errors
+    /// A [`Fault`] of the storage.
+    pub fn has_parts(&self, block: &BlockId) -> Result<bool, Fault> {
+        let list = self.database().get(Segment::AccessLists, &block.to_key())?;
+        Ok(list.is_some())
+    }
+
+    /// A block with [`Chain::has_parts`], without its receipts.
+    fn stored_block(&self, header: StoredHeader) -> Result<ListedBlock, Fault> {
+        let key = header.id.to_key();
+        let list = self.database().get(Segment::AccessLists, &key)?;
+        Ok(ListedBlock {
+            block: Block {
+                header: header.header.clone(),
+                body: self.read_body(&header.id)?,
+            },
+            header,
+            receipts: Vec::new(),
+            list: list
+                .ok_or_else(|| missing(Segment::AccessLists, &key))?
+                .into(),
+        })
     }
 
     /// Writes bodies, receipts and lists: as tables, so that they go neither through the log nor through compactions, if they are many.
@@ -96,10 +122,28 @@ impl<'c> ListedBlocks<'c> {
     /// [`ImportError`]; then none of `blocks` is added. A block of others may be named in the place of an invalid one: which one it is,
     /// an execution tells.
     pub fn add(&mut self, blocks: Vec<DownloadedBlock>) -> Result<(), ImportError> {
+        self.add_blocks(blocks.into_iter().map(ListedBlock::from).collect(), false)
+    }
+
+    /// The same of blocks with [`Chain::has_parts`], which were added before a node ended and never applied.
+    ///
+    /// # Errors
+    /// As [`ListedBlocks::add`].
+    pub fn add_stored(&mut self, headers: Vec<StoredHeader>) -> Result<(), ImportError> {
+        let chain = self.chain;
+        let blocks = headers.into_iter().map(|header| chain.stored_block(header));
+        self.add_blocks(blocks.collect::<Result<_, Fault>>()?, true)
+    }
+
+    fn add_blocks(
+        &mut self,
+        blocks: Vec<ListedBlock>,
+        are_stored: bool,
+    ) -> Result<(), ImportError> {
         let Some(last) = blocks.last().map(|block| block.header.clone()) else {
             return Ok(());
         };
-        let added = self.add_checked(blocks);
+        let added = self.add_checked(blocks, are_stored);
         added.map_err(|failure| failure.at_block(last.id, last.header.parent_hash))?;
         match self.values.len() >= MAX_VALUES || self.headers.len() >= MAX_BLOCKS {
             true => self.commit(),
@@ -124,12 +168,18 @@ impl<'c> ListedBlocks<'c> {
         committed.map_err(|failure| failure.at_block(id, parent))
     }
 
-    fn add_checked(&mut self, blocks: Vec<DownloadedBlock>) -> Result<(), ImportFailure> {
+    fn add_checked(
+        &mut self,
+        blocks: Vec<ListedBlock>,
+        are_stored: bool,
+    ) -> Result<(), ImportFailure> {
         let lists = decoded_lists(&blocks)?;
-        let blocks: Vec<ListedBlock> = blocks.into_iter().map(ListedBlock::from).collect();
         self.validate(&blocks)?;
         let written = std::thread::scope(|scope| {
-            let written = scope.spawn(|| self.chain.write_parts(&blocks, self.table_bytes));
+            let written = scope.spawn(|| match are_stored {
+                true => Ok(()),
+                false => self.chain.write_parts(&blocks, self.table_bytes),
+            });
             lists.iter().for_each(|list| self.values.add(list));
             written.join()
         });
@@ -230,19 +280,16 @@ impl From<DownloadedBlock> for ListedBlock {
 }
 
 /// The access list of each block, compared with its header.
-fn decoded_lists(blocks: &[DownloadedBlock]) -> Result<Vec<BlockAccessList>, ImportFailure> {
-    let none = Bytes::new();
-    let lists = blocks.iter().map(|block| &block.access_list);
-    let lists: Vec<&Bytes> = lists.map(|list| list.as_ref().unwrap_or(&none)).collect();
-    let hashes = keccak256_batch(&lists.iter().map(|list| &list[..]).collect::<Vec<_>>());
+fn decoded_lists(blocks: &[ListedBlock]) -> Result<Vec<BlockAccessList>, ImportFailure> {
+    let lists: Vec<&[u8]> = blocks.iter().map(|block| &block.list[..]).collect();
     let mut decoded = Vec::with_capacity(lists.len());
-    for ((block, list), got) in blocks.iter().zip(lists).zip(hashes) {
+    for (block, got) in blocks.iter().zip(keccak256_batch(&lists)) {
         let expected = block.header.header.block_access_list_hash;
         if expected != Some(got) {
             let expected = expected.unwrap_or_default();
             return Err(InvalidBlock::BlockAccessListHash { got, expected }.into());
         }
-        decoded.push(decode_access_list(list)?);
+        decoded.push(decode_access_list(&block.list)?);
     }
     Ok(decoded)
 }

@@ -217,20 +217,34 @@ fn parts_that_are_written_as_tables_are_those_of_an_execution() {
 }
 
 #[test]
-fn parts_whose_blocks_were_never_applied_are_written_again() {
+fn parts_whose_blocks_were_never_applied_are_written_again_or_read() {
+    [false, true].into_iter().for_each(apply_after_kill);
+}
+
+fn apply_after_kill(is_read: bool) {
     let Listed { blocks, rows, .. } = listed();
     let dir = tempfile::tempdir().unwrap();
     let chain = open_with_contracts_at(dir.path());
     let mut listed = chain.listed_blocks().unwrap();
     listed.table_bytes = 0;
+    let id = blocks[0].header.id;
+    assert!(!chain.has_parts(&id).unwrap());
     listed.add(blocks.clone()).unwrap();
+    assert!(chain.has_parts(&id).unwrap());
     drop(listed);
     // As after a kill before the commit.
     drop(chain);
     let chain = open_with_contracts_at(dir.path());
     assert_eq!(chain.head().id.number, 0);
     assert_clean(&chain);
-    apply(&chain, blocks).unwrap();
+    if is_read {
+        let headers = blocks.iter().map(|block| block.header.clone());
+        let mut listed = chain.listed_blocks().unwrap();
+        listed.add_stored(headers.collect()).unwrap();
+        listed.commit().unwrap();
+    } else {
+        apply(&chain, blocks).unwrap();
+    }
     assert!(dump(&chain) == rows);
     assert_clean(&chain);
 }

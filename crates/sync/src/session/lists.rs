@@ -6,14 +6,15 @@
 //!                                                              the last 96 blocks are executed
 //! ```
 //!
-//! Where lists are missing or do not lead to a block's state root, the blocks from there on are executed, which names an invalid one.
+//! What came before a kill and was not applied is read from the disk. Where lists are missing or do not lead to a block's state root, the blocks from there on are executed, which names an invalid one.
 
 use super::{Context, Failure, Interrupt, header_of};
+use crate::header_window::SealedHeader;
 use crate::progress::SyncState;
 use crate::skeleton::{Path, Skeleton};
-use crate::whole_blocks::{WholeBlocks, count_within_gas};
-use niwaki_chain::{BlockId, Chain, DownloadedBlock, ImportError};
-use niwaki_primitives::Fault;
+use crate::whole_blocks::{WholeBlocks, count_within_gas, stored};
+use niwaki_chain::{BlockId, Chain, DownloadedBlock, ImportError, StoredHeader};
+use niwaki_primitives::{Fault, U256};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use tracing::{info, warn};
 
@@ -56,13 +57,30 @@ impl Context<'_> {
         Ok(has_moved)
     }
 
+    /// The first of these headers whose blocks are stored but for the headers.
+    fn stored_parts(
+        &self,
+        headers: &[SealedHeader],
+        total: U256,
+    ) -> Result<Vec<StoredHeader>, Fault> {
+        let mut found = Vec::new();
+        for header in headers {
+            let header = stored(header.clone(), total);
+            if !self.chain.has_parts(&header.id)? {
+                break;
+            }
+            found.push(header);
+        }
+        Ok(found)
+    }
+
     /// Downloads the blocks of a path below block `end`, window by window, until lists are missing or the receiver is gone.
     fn download_windows(
         &self,
         skeleton: &Skeleton,
         path: &Path,
         end: u64,
-        windows: SyncSender<Vec<DownloadedBlock>>,
+        windows: SyncSender<Window>,
     ) -> Result<(), Interrupt> {
         let check = || {
             self.tick()?;
@@ -78,6 +96,14 @@ impl Context<'_> {
             let headers = headers.map(|number| header_of(skeleton, path, number));
             let mut headers = headers.collect::<Result<Vec<_>, Interrupt>>()?;
             headers.truncate(count_within_gas(&headers));
+            let stored = self.stored_parts(&headers, total)?;
+            if let Some(last) = stored.last().map(|header| header.id.number) {
+                if windows.send(Window::Stored(stored)).is_err() {
+                    break;
+                }
+                next = last.saturating_add(1);
+                continue;
+            }
             let Some(last) = headers.last().map(|header| header.header.number) else {
                 break;
             };
@@ -97,7 +123,7 @@ impl Context<'_> {
                     status.current_block = head;
                 });
             });
-            if windows.send(blocks).is_err() {
+            if windows.send(Window::Came(blocks)).is_err() {
                 break;
             }
             next = last.saturating_add(1);
@@ -106,10 +132,20 @@ impl Context<'_> {
     }
 }
 
+/// Blocks to be applied.
+enum Window {
+    Came(Vec<DownloadedBlock>),
+    /// They came before the node ended, and were not applied.
+    Stored(Vec<StoredHeader>),
+}
+
 /// Applies windows in their order, until one fails.
-fn apply(chain: &Chain, windows: Receiver<Vec<DownloadedBlock>>) -> Result<(), Fault> {
+fn apply(chain: &Chain, windows: Receiver<Window>) -> Result<(), Fault> {
     let mut listed = chain.listed_blocks()?;
-    let added = windows.iter().try_for_each(|blocks| listed.add(blocks));
+    let added = windows.iter().try_for_each(|window| match window {
+        Window::Came(blocks) => listed.add(blocks),
+        Window::Stored(headers) => listed.add_stored(headers),
+    });
     // Those before one that is refused count.
     match added.and(listed.commit()) {
         Err(ImportError::Fault(fault)) => Err(fault),

@@ -57,6 +57,9 @@ pub(crate) struct KillOptions {
     /// Longest time from a start to the kill, milliseconds.
     #[arg(long, value_name = "MS", default_value_t = 4_000)]
     within_ms: u64,
+    /// So many of the blocks the node has before: with --snap it applies the access lists of the others, but for the last.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    have: usize,
     /// Folder of the chain: read if it exists, else written [default: a temporary folder].
     #[arg(long, value_name = "DIR")]
     chain: Option<PathBuf>,
@@ -164,6 +167,11 @@ impl Scenario<'_> {
             Strike::PowerCut | Strike::FullDisk => Some(Disk::create(folder)?),
         };
         let process = self.start(ClientKind::Niwaki, "sink", folder, self.options.snap)?;
+        let (early, _) = self.chain.split(self.options.late);
+        give(
+            &process.client,
+            &early[..self.options.have.min(early.len())],
+        )?;
         Ok(Sink { process, disk })
     }
 

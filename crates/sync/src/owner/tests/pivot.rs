@@ -4,7 +4,7 @@
 use super::state::{Direct, Lie, wait_until};
 use super::*;
 use crate::tests::{chain_of, testdata_of};
-use niwaki_chain::{BlockTemplate, ImportRequest};
+use niwaki_chain::{BlockTemplate, DownloadedBlock, ImportRequest};
 use niwaki_primitives::{Address, Withdrawal};
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
@@ -310,11 +310,22 @@ const HAS: usize = 150;
 
 /// A node with the first blocks of a chain syncs to its last from peers with these lies. Returns the blocks that it executed.
 fn catch_up(mode: SyncMode, lies: &[Lie]) -> u64 {
+    catch_up_with(mode, lies, 0).0
+}
+
+/// The same, where so many of the blocks had come before a kill and were not applied. Returns how many requests it takes, too.
+fn catch_up_with(mode: SyncMode, lies: &[Lie], came: usize) -> (u64, u64) {
     static BLOCKS: OnceLock<Vec<Block>> = OnceLock::new();
     let blocks = BLOCKS.get_or_init(|| build(&empty(), LONG, 3));
     let (source, chain) = (empty(), empty());
     import(&source, blocks);
     import(&chain, &blocks[..HAS]);
+    let came = blocks[HAS..HAS + came]
+        .iter()
+        .map(|block| downloaded(&source, block));
+    let mut listed = chain.listed_blocks().unwrap();
+    listed.add(came.collect()).unwrap();
+    drop(listed);
     let peers = Direct::new(&source, lies, u64::MAX, u64::MAX);
     let settings = Settings {
         consensus: Arc::new(Consensus::new(Arc::clone(&chain))),
@@ -351,7 +362,28 @@ fn catch_up(mode: SyncMode, lies: &[Lie]) -> u64 {
         let list = chain.block_access_list(&hash).unwrap();
         assert_eq!(list, source.block_access_list(&hash).unwrap(), "{number}");
     }
-    status.imported
+    let requests = peers.0.requests.load(Ordering::Relaxed);
+    (status.imported, requests)
+}
+
+fn downloaded(source: &Chain, block: &Block) -> DownloadedBlock {
+    let hash = hash_of(block);
+    DownloadedBlock {
+        header: source.header(&hash).unwrap().unwrap(),
+        body: block.body.clone(),
+        receipts: source.receipts(&hash).unwrap().unwrap(),
+        access_list: source.block_access_list(&hash).unwrap(),
+    }
+}
+
+#[test]
+fn what_came_before_a_kill_is_not_asked_for_again() {
+    let (executed, all) = catch_up_with(SyncMode::Snap, &[Lie::None], 0);
+    assert_eq!(executed, 96);
+    // 700 of 1,150 blocks: they end within a window.
+    let (executed, rest) = catch_up_with(SyncMode::Snap, &[Lie::None], 700);
+    assert_eq!(executed, 96);
+    assert!(2 * rest < all + 20, "{rest} of {all}");
 }
 
 #[test]

@@ -99,7 +99,7 @@ impl Counts {
     pub(super) fn report(&self, options: &KillOptions, findings: &mut Findings) {
         findings.count("kills", self.kills as u64);
         findings.count("kills before the node had all blocks", self.during_sync);
-        if options.snap {
+        if options.snap && options.have == 0 {
             findings.count("kills before it had a whole state", self.without_state);
             findings.claim(
                 "some kills come before it has a whole state",
