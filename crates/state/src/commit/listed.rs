@@ -68,9 +68,7 @@ impl WorldState {
         let root = self.compute_with_tries(&mut self.tries(), &view, own, &codes)?;
         Ok(Some(root))
     }
-}
 
-impl WorldState {
     /// Loads the trie paths to `accounts` and their slots, until `ended`. What can't be read, the root reads again, and returns the fault.
     fn load_listed_paths(&self, accounts: &[ListedAccount], ended: &AtomicBool) {
         let targets: Vec<PrefetchTarget> = accounts.iter().flat_map(targets).collect();

@@ -74,7 +74,7 @@ impl TrieCache {
                 _ => None,
             });
             let mut missing: Vec<_> = missing.collect();
-            // Neighbours of keys in order miss the same node.
+            // Neighbours in a list that ascends miss the same node.
             missing.dedup();
             let mut nodes = source.nodes(&missing)?.into_iter();
             // The node that was read last, and whether it is in memory now; `None` if it is a leaf.
