@@ -2,7 +2,7 @@
 //! of work can be removed, the lowest first. At any time the blocks from the first one up to the head are there, and the genesis block.
 
 use crate::indices::{index_number, unindex_canonical};
-use crate::persist::add_header;
+use crate::persist::{TABLE_BYTES, add_header};
 use crate::tree::{FIRST_BLOCK, StoredHeader};
 use crate::{BlockId, Chain, DownloadedBlock};
 use niwaki_primitives::Fault;
@@ -10,8 +10,6 @@ use niwaki_storage::{Batch, Segment, missing};
 
 /// A batch of removals of blocks is written once it has so many bytes: what blocks above the head write does not wait long for it.
 const BATCH_BYTES: usize = 4 << 20;
-/// See [`Chain::add_history_by`].
-const TABLE_BYTES: usize = 4 << 20;
 /// So many blocks below the head are never removed: a reorganisation goes back up to 512 blocks, and from there BLOCKHASH reads 256.
 const KEPT_BLOCKS: u64 = 1_024;
 

@@ -9,6 +9,9 @@ use niwaki_primitives::{Block, BlockBody, Bytes, Receipt};
 use niwaki_storage::{Batch, Segment};
 use std::sync::Arc;
 
+/// Parts of blocks with so many bytes are written as tables: smaller ones would be too many files.
+pub(crate) const TABLE_BYTES: usize = 4 << 20;
+
 /// Adds header, body, receipts, block access list, and the index from hash to number.
 pub(crate) fn add_block(
     block: &StoredHeader,

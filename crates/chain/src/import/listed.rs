@@ -14,7 +14,7 @@ use super::{BodyRoots, ImportError};
 use crate::bft::Seals;
 use crate::forkchoice::ReorgPath;
 use crate::indices::{index_number, index_transactions};
-use crate::persist::{add_header, add_parts};
+use crate::persist::{TABLE_BYTES, add_header, add_parts};
 use crate::{BlockId, Chain, DownloadedBlock, StoredHeader};
 use niwaki_crypto::keccak256_batch;
 use niwaki_primitives::{Address, Block, BlockAccessList, Bytes, Fault, Receipt};
@@ -23,10 +23,8 @@ use niwaki_state::LastValues;
 use niwaki_storage::{Batch, Segment, missing};
 use std::sync::Arc;
 
-/// See [`ListedBlocks::table_bytes`].
-const TABLE_BYTES: usize = 4 << 20;
 /// The lists are applied once they have changed so many accounts and slots: a value that changes again is written once, and so are the
-/// nodes above it. It bounds what they take of memory, about 500 bytes each.
+/// nodes above it. It bounds what they take of memory, some 1.5 KB each while their rows and nodes wait for the disk.
 const MAX_VALUES: usize = 1 << 17;
 /// They are applied after so many blocks at the latest.
 const MAX_BLOCKS: usize = 1 << 12;

@@ -6,7 +6,8 @@
 //!                                                              the last 96 blocks are executed
 //! ```
 //!
-//! What came before a kill and was not applied is read from the disk. Where lists are missing or do not lead to a block's state root, the blocks from there on are executed, which names an invalid one.
+//! What came before a kill and was not applied is read from the disk. Where lists are missing or do not lead to a block's state root, the
+//! blocks from there on are executed, which names an invalid one.
 
 use super::{Context, Failure, Interrupt, header_of};
 use crate::header_window::SealedHeader;
@@ -74,7 +75,8 @@ impl Context<'_> {
         Ok(found)
     }
 
-    /// Downloads the blocks of a path below block `end`, window by window, until lists are missing or the receiver is gone.
+    /// Downloads the blocks of a path below block `end` that are not stored, window by window, until lists are missing or the receiver
+    /// is gone.
     fn download_windows(
         &self,
         skeleton: &Skeleton,
@@ -92,6 +94,7 @@ impl Context<'_> {
         let total = self.chain.head().total_difficulty;
         let mut next = path.low;
         while next < end {
+            check()?;
             let headers = (next..end).take(WINDOW);
             let headers = headers.map(|number| header_of(skeleton, path, number));
             let mut headers = headers.collect::<Result<Vec<_>, Interrupt>>()?;
