@@ -49,6 +49,17 @@ pub(crate) async fn sessions(ours: &[EthVersion], theirs: &[EthVersion]) -> (Str
 
 /// Two greeted sides that speak these protocols.
 pub(crate) async fn sessions_of(ours: Vec<Protocol>, theirs: Vec<Protocol>) -> (Stream, Stream) {
+    let (a, b) = duplex(1 << 16);
+    sessions_over(a, b, ours, theirs).await
+}
+
+/// The same over the two ends of a connection.
+pub(crate) async fn sessions_over(
+    a: DuplexStream,
+    b: DuplexStream,
+    ours: Vec<Protocol>,
+    theirs: Vec<Protocol>,
+) -> (Stream, Stream) {
     let hello = |number, protocols: &[Protocol]| Hello {
         version: base::VERSION,
         client: "test".into(),
@@ -56,7 +67,6 @@ pub(crate) async fn sessions_of(ours: Vec<Protocol>, theirs: Vec<Protocol>) -> (
         port: 0,
         id: key(number).id(),
     };
-    let (a, b) = duplex(1 << 16);
     let ((ar, aw), (br, bw)) = (split(a), split(b));
     let (ka, kb) = (key(1), key(2));
     let (a, b) = tokio::join!(initiate(ar, aw, &ka, kb.id()), respond(br, bw, &kb));

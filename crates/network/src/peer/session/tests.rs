@@ -1,5 +1,7 @@
 //! Two nodes over a stream in memory, with time that stands still unless both wait.
 
+mod answers;
+
 use super::*;
 use crate::peer::tests::{Side, chain, key, pair, sessions, sessions_of};
 use crate::peer::{AskError, LocalChain};
