@@ -15,6 +15,7 @@
 //! | `calls`, `abi` | the calls of each kind |
 //! | `population` | senders, accounts, holders of tokens |
 //! | `contracts`, `genesis` | the contracts and the genesis file |
+//! | `growth` | what the first blocks add to the state of the genesis, if it is to be large |
 //! | `fill` | how many transactions fill a block |
 //! | `summary` | what the chain holds |
 
@@ -24,6 +25,7 @@ mod contracts;
 mod draw;
 mod fill;
 mod genesis;
+mod growth;
 mod mix;
 mod population;
 mod summary;
@@ -33,10 +35,11 @@ mod tests;
 
 use crate::process::proc_field;
 use crate::progress::Progress;
-use draw::Draw;
+use draw::{Draw, Drawn};
 use eyre::{Result, WrapErr, ensure};
 use fill::Filler;
 use genesis::{ChainFork, Filling, Size};
+use growth::Growth;
 use niwaki_chain::{
     BlockTemplate, BuiltBlock, Chain, GenesisFileConfig, StateOptions, StorageOptions,
 };
@@ -73,6 +76,13 @@ pub(crate) struct Options {
     /// Slots in the genesis: balances and allowances of tokens, NFTs, lists.
     #[arg(long, value_name = "M", default_value_t = 1_000_000)]
     slots: u64,
+    /// Slots that the first blocks write, beside those of the genesis. The blocks of --blocks come after these, which use half of the
+    /// gas limit.
+    #[arg(long, value_name = "M", default_value_t = 0)]
+    grow_slots: u64,
+    /// Accounts that the first blocks make.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    grow_accounts: u64,
     /// Accounts that send transactions.
     #[arg(long, value_name = "N", default_value_t = 5_000, value_parser = clap::value_parser!(u64).range(2..=10_000_000))]
     senders: u64,
@@ -88,6 +98,8 @@ const WITHDRAWALS: u64 = 16;
 /// Wei: above this base fee a block stays empty, so that the fee falls again. It is reached after about 370 full
 /// blocks.
 const QUIET_ABOVE: u64 = 1 << 62;
+/// A block of this gas limit has room for a transaction that lets the state grow.
+const LEAST_TO_GROW: u64 = 32_000_000;
 /// Bytes for the caches of the chain that builds.
 const CACHE_BYTES: usize = 1 << 30;
 
@@ -121,6 +133,11 @@ fn generate(options: &Options, stop: &AtomicBool) -> Result<Summary> {
     let size = options.size();
     let filling = Filling::new(&size, options.senders)?;
     create_folder(folder)?;
+    ensure!(
+        !size.has_growth || (size.fork != ChainFork::Amsterdam && size.gas_limit >= LEAST_TO_GROW),
+        "--grow-slots and --grow-accounts need a --gas-limit of at least {LEAST_TO_GROW}, and the prices of gas before Amsterdam; give --fork \
+         osaka"
+    );
     let senders = Senders::new(options.seed, options.senders);
     let genesis = folder.join("genesis.json");
     let mut out = new_file(&genesis)?;
@@ -129,47 +146,93 @@ fn generate(options: &Options, stop: &AtomicBool) -> Result<Summary> {
 
     let data = tempfile::tempdir_in(folder)?;
     let chain = open(&genesis, data.path()).wrap_err("the genesis that was made")?;
-    let mut draw = Draw::new(&size, filling, senders);
-    let mut filler = Filler::new(options.gas_limit, options.fill);
-    let mut summary = Summary::new(options.gas_limit, size.fork, options.seed);
-    let mut blocks = new_file(&folder.join("chain.rlp"))?;
-    let mut lists = match size.fork {
-        ChainFork::Amsterdam => Some(new_file(&folder.join("access-lists.rlp"))?),
-        ChainFork::Prague | ChainFork::Osaka => None,
+    let mut writer = ChainWriter {
+        summary: Summary::new(&size),
+        draw: Draw::new(&size, filling, senders),
+        blocks: new_file(&folder.join("chain.rlp"))?,
+        lists: match size.fork {
+            ChainFork::Amsterdam => Some(new_file(&folder.join("access-lists.rlp"))?),
+            ChainFork::Prague | ChainFork::Osaka => None,
+        },
+        chain,
+        size,
     };
+    writer.grow(Growth::new(options.grow_slots, options.grow_accounts), stop)?;
+    let mut filler = Filler::new(options.gas_limit, options.fill);
     let mut progress = Progress::new(options.blocks, "blocks");
-    for number in 1..=options.blocks {
+    for done in 1..=options.blocks {
         if stop.load(Ordering::Relaxed) {
             break;
         }
-        let built = build(&chain, &mut draw, &mut filler, number, &size)
-            .wrap_err_with(|| format!("block {number}"))?;
+        let count = writer.add_block(&mut filler, &mut |draw, blobs| draw.next(blobs).map(Some))?;
+        progress.show(done, &format!("{count} txs"));
+    }
+    progress.finish();
+    writer.blocks.flush()?;
+    if let Some(lists) = &mut writer.lists {
+        lists.flush()?;
+    }
+    crate::harness::write_json(&folder.join("chain.json"), &writer.summary)?;
+    Ok(writer.summary)
+}
+
+/// Draws a transaction with at most so many blobs; `None` if the block is to have no more.
+type Next<'a> = dyn FnMut(&mut Draw, u64) -> Result<Option<Drawn>> + 'a;
+
+/// A chain that is written while it is built.
+struct ChainWriter {
+    chain: Chain,
+    size: Size,
+    draw: Draw,
+    summary: Summary,
+    blocks: BufWriter<File>,
+    lists: Option<BufWriter<File>>,
+}
+
+impl ChainWriter {
+    /// Adds the blocks that let the state grow.
+    fn grow(&mut self, mut growth: Growth, stop: &AtomicBool) -> Result<()> {
+        let mut filler = Filler::new(self.size.gas_limit, growth::FILL_PERCENT);
+        let mut progress = Progress::new(growth.total(), "slots and accounts");
+        while (growth.left() > 0 || filler.has_waiting()) && !stop.load(Ordering::Relaxed) {
+            let mut next = |draw: &mut Draw, _| {
+                let call = growth.next();
+                call.map(|call| draw.growth(call)).transpose()
+            };
+            self.add_block(&mut filler, &mut next)?;
+            let number = self.chain.head().id.number;
+            progress.show(growth.total() - growth.left(), &format!("block {number}"));
+        }
+        progress.finish();
+        Ok(())
+    }
+
+    /// Adds a block with the transactions of `next`. Returns how many it has.
+    fn add_block(&mut self, filler: &mut Filler, next: &mut Next<'_>) -> Result<usize> {
+        let number = self.chain.head().id.number + 1;
+        let built = build(&self.chain, &mut self.draw, filler, next, &self.size);
+        let built = built.wrap_err_with(|| format!("block {number}"))?;
         let encoded = rlp::encode(&built.block);
-        blocks.write_all(&encoded)?;
-        if let Some(lists) = &mut lists {
+        self.blocks.write_all(&encoded)?;
+        if let Some(lists) = &mut self.lists {
             let list = built.block_access_list.clone().unwrap_or_default();
             lists.write_all(&rlp::encode(&list))?;
         }
         let hash = built.hash;
         let transactions = filler.included();
-        chain.import(built.block)?;
-        let receipts = chain.receipts(&hash)?.unwrap_or_default();
-        let header = chain.head().header;
+        self.chain.import(built.block)?;
+        let receipts = self.chain.receipts(&hash)?.unwrap_or_default();
+        let header = self.chain.head().header;
         ensure!(
             header.hash_slow() == hash && receipts.len() == transactions.len(),
             "block {number} did not become the head; this is a bug"
         );
         filler.update_estimate(&header);
-        summary.add(&header, hash, encoded.len(), &transactions, &receipts);
-        progress.show(number, &format!("{} txs", receipts.len()));
+        let bytes = encoded.len();
+        self.summary
+            .add(&header, hash, bytes, &transactions, &receipts);
+        Ok(receipts.len())
     }
-    progress.finish();
-    blocks.flush()?;
-    if let Some(lists) = &mut lists {
-        lists.flush()?;
-    }
-    crate::harness::write_json(&folder.join("chain.json"), &summary)?;
-    Ok(summary)
 }
 
 impl Options {
@@ -180,6 +243,7 @@ impl Options {
             gas_limit: self.gas_limit,
             fork: self.fork,
             seed: self.seed,
+            has_growth: self.grow_slots + self.grow_accounts > 0,
         }
     }
 }
@@ -221,9 +285,10 @@ fn build(
     chain: &Chain,
     draw: &mut Draw,
     filler: &mut Filler,
-    number: u64,
+    next: &mut Next<'_>,
     size: &Size,
 ) -> Result<BuiltBlock> {
+    let number = chain.head().id.number + 1;
     let random = draw.random();
     let withdrawals = (0..WITHDRAWALS).map(|at| Withdrawal {
         index: (number - 1) * WITHDRAWALS + at,
@@ -245,7 +310,9 @@ fn build(
     let blobs = chain.spec().blob_params_at(header.timestamp);
     let is_quiet = header.base_fee_per_gas > Some(QUIET_ABOVE);
     filler.begin(blobs.map_or(0, |params| params.max), is_quiet);
-    let built = chain.build_best(template, &mut |refused| filler.next(draw, refused))?;
+    let built = chain.build_best(template, &mut |refused| {
+        filler.next(&mut |blobs| next(draw, blobs), refused)
+    })?;
     filler.end()?;
     ensure!(
         built.requests.is_empty(),

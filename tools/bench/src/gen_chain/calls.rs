@@ -108,7 +108,7 @@ impl Calls {
             Kind::LedgerSum => ledger(random, sender, "sum", 20, 100),
             Kind::Compute => compute(random, sender),
             Kind::Revert => revert(random, sender),
-            Kind::Transfer | Kind::Blob | Kind::SetCode | Kind::WalletBatch => {
+            Kind::Transfer | Kind::Blob | Kind::SetCode | Kind::WalletBatch | Kind::Growth => {
                 self.transfer(random, sender)
             }
         })

@@ -35,6 +35,26 @@ macro_rules! code {
 /// Init code of a token.
 pub(super) const TOKEN_INIT: &str = code!("Token.init");
 
+/// Writes the upper half of `keccak256(i)` to each slot `i`; the input is the first one and the end:
+///
+/// ```text
+///    PUSH1 32 CALLDATALOAD PUSH0 CALLDATALOAD                    end i
+/// 5: JUMPDEST DUP1 PUSH0 MSTORE PUSH1 32 PUSH0 KECCAK256         end i hash
+///    PUSH1 128 SHR DUP2 SSTORE                                   end i
+///    PUSH1 1 ADD DUP2 DUP2 LT PUSH1 5 JUMPI STOP
+/// ```
+const SLOTS_CODE: &str = "6020355f355b805f5260205f2060801c815560010181811060055700";
+/// Sends the first 8 bytes of `keccak256(i)`, as wei, to the account at its last 20 bytes; the input is the same:
+///
+/// ```text
+///    PUSH1 32 CALLDATALOAD PUSH0 CALLDATALOAD                    end i
+/// 5: JUMPDEST DUP1 PUSH0 MSTORE PUSH1 32 PUSH0 KECCAK256         end i hash
+///    PUSH0 PUSH0 PUSH0 PUSH0 DUP5 PUSH1 192 SHR DUP6 PUSH0 CALL  end i hash 1
+///    POP POP PUSH1 1 ADD DUP2 DUP2 LT PUSH1 5 JUMPI STOP
+/// ```
+const ACCOUNTS_CODE: &str =
+    "6020355f355b805f5260205f205f5f5f5f8460c01c855ff1505060010181811060055700";
+
 /// A kind of contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Contract {
@@ -50,10 +70,14 @@ pub(super) enum Contract {
     Refuser,
     Factory,
     Wallet,
+    /// Writes slots while a chain grows.
+    Slots(u64),
+    /// Makes accounts while a chain grows.
+    Accounts,
 }
 
 impl Contract {
-    /// All contracts.
+    /// All contracts that transactions of the mix call.
     pub(super) fn all() -> Vec<Self> {
         let mut all = vec![
             Self::Router,
@@ -69,6 +93,13 @@ impl Contract {
         all.extend((0..NFTS).map(Self::Nft));
         all.extend((0..LEDGERS).map(Self::Ledger));
         all
+    }
+
+    /// The contracts that a chain which grows has in addition.
+    pub(super) fn growing() -> impl Iterator<Item = Self> {
+        (0..TOKENS)
+            .map(Self::Slots)
+            .chain(std::iter::once(Self::Accounts))
     }
 
     pub(super) fn address(self) -> Address {
@@ -88,6 +119,8 @@ impl Contract {
             Self::Refuser => code!("Refuser"),
             Self::Factory => code!("Factory"),
             Self::Wallet => code!("Wallet"),
+            Self::Slots(_) => SLOTS_CODE,
+            Self::Accounts => ACCOUNTS_CODE,
         };
         code.trim()
     }

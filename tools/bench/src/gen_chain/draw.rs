@@ -104,6 +104,11 @@ impl Draw {
         self.sign(row, call, extra)
     }
 
+    /// A transaction that lets the chain grow.
+    pub(super) fn growth(&mut self, call: Call) -> Result<Drawn> {
+        self.sign(&mix::GROWTH, call, Extra::Nothing)
+    }
+
     /// Lets the drawn sender, or another one that does not pay, delegate to the wallet.
     fn set_code(&mut self, drawn: u64) -> Result<(Call, Extra)> {
         let other = self.random.skewed(self.senders.count());

@@ -1,7 +1,7 @@
 //! Fills blocks with transactions up to the requested share of the gas limit. Gas used is estimated from the gas
 //! limits, by their ratio in the blocks before.
 
-use super::draw::{Draw, Drawn};
+use super::draw::Drawn;
 use super::mix::KindRow;
 use eyre::{Report, Result, WrapErr, eyre};
 use niwaki_chain::Candidate;
@@ -51,10 +51,10 @@ impl Filler {
         self.included.clear();
     }
 
-    /// The next transaction; `None` if the block is full.
+    /// The next transaction, which `draw` makes with at most so many blobs; `None` if it has no more or the block is full.
     pub(super) fn next(
         &mut self,
-        draw: &mut Draw,
+        draw: &mut dyn FnMut(u64) -> Result<Option<Drawn>>,
         refused: Option<&InvalidTransaction>,
     ) -> Option<Candidate> {
         match refused {
@@ -74,8 +74,8 @@ impl Filler {
         }
         let drawn = match self.waiting.take() {
             Some(drawn) => drawn,
-            None => match draw.next(self.blobs_left) {
-                Ok(drawn) => drawn,
+            None => match draw(self.blobs_left) {
+                Ok(drawn) => drawn?,
                 Err(error) => {
                     self.error = Some(error);
                     return None;
@@ -96,6 +96,11 @@ impl Filler {
     fn is_full(&self) -> bool {
         let target = u128::from(self.gas_limit) * u128::from(self.fill_percent) / 100;
         u128::from(self.block_limits) * u128::from(self.used) >= target * u128::from(self.limits)
+    }
+
+    /// Whether a transaction waits for the next block.
+    pub(super) fn has_waiting(&self) -> bool {
+        self.waiting.is_some()
     }
 
     /// Ends the block.

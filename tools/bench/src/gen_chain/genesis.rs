@@ -30,6 +30,8 @@ pub(super) struct Size {
     pub(super) gas_limit: u64,
     pub(super) fork: ChainFork,
     pub(super) seed: u64,
+    /// Whether the first blocks make more of it.
+    pub(super) has_growth: bool,
 }
 
 /// How the slots that senders and contracts do not need are distributed.
@@ -59,14 +61,7 @@ impl Filling {
             size.slots
         );
         let spare = size.slots - least;
-        let holder_slots = spare / 1000 * HOLDERS_PER_MILLE;
-        // The second token has half as many holders as the first, the third a third, and so on.
-        let all: u64 = (1..=TOKENS).map(|rank| 1_000_000 / rank).sum();
-        let holders = (1..=TOKENS).map(|rank| {
-            let share = u128::from(holder_slots) * u128::from(1_000_000 / rank) / u128::from(all);
-            u64::try_from(share).unwrap_or(0)
-        });
-        let holders: Vec<u64> = holders.collect();
+        let holders: Vec<u64> = ranked_shares(spare / 1000 * HOLDERS_PER_MILLE).collect();
         let rest = spare - holders.iter().sum::<u64>();
         let nfts = rest / 2 / NFTS;
         // The remainder of the division is not used.
@@ -78,6 +73,15 @@ impl Filling {
             entries: entries + 1,
         })
     }
+}
+
+/// `slots` in as many parts as there are tokens: the second has half as many as the first, the third a third, and so on.
+pub(super) fn ranked_shares(slots: u64) -> impl Iterator<Item = u64> {
+    let all: u64 = (1..=TOKENS).map(|rank| 1_000_000 / rank).sum();
+    (1..=TOKENS).map(move |rank| {
+        let share = u128::from(slots) * u128::from(1_000_000 / rank) / u128::from(all);
+        u64::try_from(share).unwrap_or(0)
+    })
 }
 
 /// The least number of slots.
@@ -108,6 +112,9 @@ pub(super) fn write(
         )?;
         write_storage(out, contract, size, filling, senders)?;
         writeln!(out, "}},")?;
+    }
+    if size.has_growth {
+        write_growing(out)?;
     }
     for number in 0..size.accounts {
         // A thousandth of an ether and more, different for each account.
@@ -151,6 +158,19 @@ fn write_head(out: &mut dyn Write, size: &Size) -> Result<()> {
 fn write_system(out: &mut dyn Write) -> Result<()> {
     for (address, code) in genesis::system_contracts() {
         writeln!(out, "\"{address:x}\":{},", genesis::contract(code))?;
+    }
+    Ok(())
+}
+
+/// The contracts that the first blocks call.
+fn write_growing(out: &mut dyn Write) -> Result<()> {
+    for contract in Contract::growing() {
+        writeln!(
+            out,
+            "\"{:x}\":{{\"balance\":\"{WEALTH:#x}\",\"nonce\":\"0x1\",\"code\":\"0x{}\"}},",
+            contract.address(),
+            contract.code()
+        )?;
     }
     Ok(())
 }

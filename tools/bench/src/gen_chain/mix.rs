@@ -29,6 +29,7 @@ pub(super) enum Kind {
     Blob,
     SetCode,
     WalletBatch,
+    Growth,
 }
 
 /// The share and gas limit of a kind.
@@ -77,6 +78,9 @@ pub(super) const MIX: [KindRow; 19] = [
     row(Kind::SetCode,           "set code",             100,   400_000,      0),
     row(Kind::WalletBatch,       "wallet batch",          80,   300_000,      0),
 ];
+
+/// Transactions that let a chain grow, before those of the mix.
+pub(super) const GROWTH: KindRow = row(Kind::Growth, "growth", 0, 16_000_000, 0);
 
 /// The kind that `number`, below the sum of all shares, selects.
 pub(super) fn at(number: u64) -> &'static KindRow {

@@ -1,7 +1,7 @@
 //! The summary of a generated chain, by kind of transaction.
 
-use super::genesis::ChainFork;
-use super::mix::{KindRow, MIX};
+use super::genesis::Size;
+use super::mix::{GROWTH, KindRow, MIX};
 use crate::chain_file::Head;
 use crate::stats::Spread;
 use niwaki_primitives::{B256, Header, Receipt};
@@ -37,11 +37,19 @@ pub(super) struct Summary {
 }
 
 impl Summary {
-    pub(super) fn new(gas_limit: u64, fork: ChainFork, seed: u64) -> Self {
+    pub(super) fn new(size: &Size) -> Self {
+        let Size {
+            fork,
+            seed,
+            gas_limit,
+            has_growth,
+            ..
+        } = *size;
         let kind = |row: &KindRow| KindSummary {
             name: row.name,
             ..KindSummary::default()
         };
+        let kinds = MIX.iter().chain(has_growth.then_some(&GROWTH));
         Self {
             fork: format!("{fork:?}").to_lowercase(),
             seed,
@@ -52,7 +60,7 @@ impl Summary {
             gas: 0,
             bytes: 0,
             head: None,
-            kinds: MIX.iter().map(kind).collect(),
+            kinds: kinds.map(kind).collect(),
             fills: Vec::new(),
             fill_percent: None,
         }

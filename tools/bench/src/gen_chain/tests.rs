@@ -2,8 +2,9 @@
 
 use super::*;
 use crate::chain_file;
+use contracts::Contract;
 use niwaki_chain::{ChainConfig, GenesisBlock};
-use niwaki_primitives::{Block, TxEnvelope, rlp::Decodable};
+use niwaki_primitives::{Address, Block, StateView, TxEnvelope, U256, rlp::Decodable};
 use niwaki_rules::Genesis;
 use std::collections::BTreeSet;
 
@@ -16,6 +17,8 @@ fn options(folder: &Path, fork: ChainFork) -> Options {
         fork,
         accounts: 300,
         slots: 5_000,
+        grow_slots: 0,
+        grow_accounts: 0,
         senders: 40,
         seed: 1,
     }
@@ -84,6 +87,48 @@ fn a_chain_of_each_fork_imports_and_has_every_kind_and_type() {
 }
 
 #[test]
+fn the_first_blocks_make_slots_and_accounts_that_the_genesis_has_not() {
+    let parent = tempfile::tempdir().unwrap();
+    let grown = Options {
+        grow_slots: 3_000,
+        grow_accounts: 500,
+        blocks: 3,
+        ..options(&parent.path().join("chain"), ChainFork::Osaka)
+    };
+    let summary = generated(&grown);
+    let growth = summary.kinds.last().unwrap();
+    assert_eq!((growth.name, growth.failed), ("growth", 0));
+    assert!(growth.gas / growth.count < 16_000_000);
+    let blocks = blocks(&grown.to);
+    assert!(blocks.len() > 6, "{}", blocks.len());
+    assert!(
+        blocks
+            .iter()
+            .all(|block| block.header.base_fee_per_gas.unwrap() < 100)
+    );
+
+    let data = tempfile::tempdir().unwrap();
+    let chain = open(&grown.to.join("genesis.json"), data.path()).unwrap();
+    for block in blocks {
+        chain.import(block).unwrap();
+    }
+    let view = chain.view_at_head().unwrap();
+    let mut found = 0;
+    for number in 0..contracts::TOKENS {
+        let address = Contract::Slots(number).address();
+        let slots = (0..3_000).map(|slot| view.storage(&address, &U256::from(slot)).unwrap());
+        found += slots.filter(|value| !value.is_zero()).count();
+    }
+    assert!((2_970..=3_000).contains(&found), "{found}");
+    let exist = |number: &u64| {
+        let hash = niwaki_crypto::keccak256(B256::from(U256::from(*number)));
+        let account = view.account(&Address::from_word(hash)).unwrap();
+        account.is_some()
+    };
+    assert_eq!((0..600).filter(exist).count(), 500);
+}
+
+#[test]
 fn bytes_depend_on_the_options_and_the_seed_only() {
     let parent = tempfile::tempdir().unwrap();
     let bytes = |name: &str, seed: u64| {
@@ -142,9 +187,10 @@ fn a_block_is_empty_while_the_base_fee_is_too_high() {
     let size = options(Path::new("x"), ChainFork::Osaka).size();
     let filling = Filling::new(&size, 2).unwrap();
     let mut draw = Draw::new(&size, filling, Senders::new(1, 2));
+    let mut next = |blobs| draw.next(blobs).map(Some);
     filler.begin(9, true);
-    assert!(filler.next(&mut draw, None).is_none());
+    assert!(filler.next(&mut next, None).is_none());
     filler.begin(9, false);
-    assert!(filler.next(&mut draw, None).is_some());
+    assert!(filler.next(&mut next, None).is_some());
     assert!(filler.end().is_ok());
 }

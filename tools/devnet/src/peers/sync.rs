@@ -2,14 +2,15 @@
 //!
 //! ```text
 //! source: newPayload of every block, fork choice     sink: each slot newPayload and fork choice of the head, until VALID
-//!   `--late N`: the last N blocks while the sink syncs, one a slot
+//!   `--late N`: the last N blocks while the sink syncs, one a slot; then the source of each run begins with a copy of the data of one
+//!   that has the others
 //!    ^------------------------- peers ----------------------^
 //! ```
 
 mod phases;
 
 use super::Binaries;
-use super::chain::Chain;
+use super::chain::{Chain, ChainBlock};
 use super::findings::Findings;
 use super::link::{Link, LinkOptions};
 use super::node::{
@@ -17,9 +18,10 @@ use super::node::{
 };
 use crate::process::{ClientKind, Process, memory, new_folder};
 use clap::Args;
-use eyre::{Result, bail};
+use eyre::{Result, bail, ensure};
 use phases::Phases;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 #[derive(Args, Debug)]
@@ -44,6 +46,9 @@ pub(crate) struct SyncOptions {
     /// So many of the blocks come while the sink syncs, one each slot.
     #[arg(long, value_name = "N", default_value_t = 0)]
     late: usize,
+    /// Folder of a source that has all blocks but the late ones: used if it exists, else made [default: in the folder of the nodes].
+    #[arg(long, value_name = "DIR", requires = "late")]
+    source_folder: Option<PathBuf>,
     /// Folder of the chain: read if it exists (`genesis.json`, `newpayload.json`), else written [default: a temporary folder].
     #[arg(long, value_name = "DIR")]
     chain: Option<PathBuf>,
@@ -83,24 +88,14 @@ pub(crate) fn run(options: &SyncOptions) -> Result<()> {
     let folder = new_folder(options.folder.as_deref(), temporary.path())?;
     let saved = options.chain.as_deref();
     let chain = Chain::read_or_build(&options.binaries, saved, temporary.path(), options.blocks)?;
-    let binaries = &options.binaries;
-    let start = |kind, name: &'static str, folder: PathBuf, has_snap| {
-        let mut options_of = node::syncing(&chain.genesis, has_snap);
-        options_of.memory_budget = &options.memory_budget;
-        if kind == ClientKind::Niwaki {
-            options_of.flags = UNBOUNDED;
-        }
-        node::start(kind, name, binaries, &folder, options_of)
+    let nodes = Nodes {
+        options,
+        genesis: &chain.genesis,
+        folder: &folder,
     };
     let (early, late) = chain.split(options.late);
-    let start_source = |run: usize| {
-        let folder = folder.join(format!("source-{run}"));
-        let source = start(options.source, "source", folder, false)?;
-        give(&source.client, early)?;
-        Ok::<_, eyre::Report>(source)
-    };
     let began = Instant::now();
-    let mut source = start_source(0)?;
+    let mut source = nodes.start_source(0, early, late)?;
     let mut findings = Findings::default();
     findings.count("blocks", chain.blocks.len() as u64);
     findings.count("blocks that come meanwhile", late.len() as u64);
@@ -109,10 +104,10 @@ pub(crate) fn run(options: &SyncOptions) -> Result<()> {
     let (mut times, mut rates, mut histories) = (Vec::new(), Vec::new(), Vec::new());
     for run in 0..options.runs.max(1) {
         if run > 0 && !late.is_empty() {
-            source = start_source(run)?;
+            source = nodes.start_source(run, early, late)?;
         }
         let sink_folder = folder.join(format!("sink-{run}"));
-        let sink = start(options.sink, "sink", sink_folder.clone(), options.snap)?;
+        let sink = nodes.start(options.sink, "sink", sink_folder.clone(), options.snap)?;
         if run == 0 {
             findings.text("sink", node::version(&sink.client)?);
         }
@@ -164,9 +159,13 @@ pub(crate) fn run(options: &SyncOptions) -> Result<()> {
             same,
         );
         drop(sink);
-        // Each sink of geth takes a gigabyte.
+        // Each of them takes gigabytes where the state is large.
         if options.folder.is_none() {
             std::fs::remove_dir_all(sink_folder)?;
+            if !late.is_empty() {
+                source.kill()?;
+                std::fs::remove_dir_all(folder.join(format!("source-{run}")))?;
+            }
         }
     }
     rates.sort_by(f64::total_cmp);
@@ -176,6 +175,61 @@ pub(crate) fn run(options: &SyncOptions) -> Result<()> {
         findings.times("the older blocks, after it", histories);
     }
     findings.finish("sync", options.json.as_deref())
+}
+
+/// Starts the nodes of all runs.
+struct Nodes<'a> {
+    options: &'a SyncOptions,
+    genesis: &'a Path,
+    folder: &'a Path,
+}
+
+impl Nodes<'_> {
+    fn start(
+        &self,
+        kind: ClientKind,
+        name: &'static str,
+        folder: PathBuf,
+        has_snap: bool,
+    ) -> Result<Process> {
+        let mut options = node::syncing(self.genesis, has_snap);
+        options.memory_budget = &self.options.memory_budget;
+        if kind == ClientKind::Niwaki {
+            options.flags = UNBOUNDED;
+        }
+        node::start(kind, name, &self.options.binaries, &folder, options)
+    }
+
+    /// The source of a run, with the `early` blocks.
+    fn start_source(
+        &self,
+        run: usize,
+        early: &[ChainBlock],
+        late: &[ChainBlock],
+    ) -> Result<Process> {
+        let kind = self.options.source;
+        let folder = self.folder.join(format!("source-{run}"));
+        if late.is_empty() {
+            let source = self.start(kind, "source", folder, false)?;
+            give(&source.client, early)?;
+            return Ok(source);
+        }
+        let has_early = self.options.source_folder.clone();
+        let has_early = has_early.unwrap_or_else(|| self.folder.join("early"));
+        if !has_early.exists() {
+            // One that was not finished has blocks that are not given again.
+            let part = has_early.with_extension("part");
+            if part.exists() {
+                std::fs::remove_dir_all(&part)?;
+            }
+            let mut source = self.start(kind, "source", part.clone(), false)?;
+            give(&source.client, early)?;
+            source.stop()?;
+            std::fs::rename(part, &has_early)?;
+        }
+        copy_folder(&has_early, &folder)?;
+        self.start(kind, "source", folder, false)
+    }
 }
 
 /// Notes how much of a link was used: while ranges came, if it is known when that was.
@@ -246,6 +300,17 @@ fn sync(
             std::thread::sleep(Duration::from_millis(options.slot_ms.min(20)));
         }
     }
+}
+
+fn copy_folder(from: &Path, to: &Path) -> Result<()> {
+    let status = Command::new("cp").arg("-a").args([from, to]).status()?;
+    ensure!(
+        status.success(),
+        "can't copy {} to {}",
+        from.display(),
+        to.display()
+    );
+    Ok(())
 }
 
 fn size_of_folder(folder: &Path) -> Result<u64> {
