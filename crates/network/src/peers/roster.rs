@@ -449,7 +449,8 @@ impl Roster {
         }
     }
 
-    /// Bans a node that has left, if its score asks for it. The operator's own nodes are not banned.
+    /// Bans a node that has left, if its score asks for it. The operator's own nodes are not banned, and their faults end with their
+    /// session: the operator may have no other peer.
     fn ban_if_due(
         &mut self,
         id: NodeId,
@@ -457,7 +458,11 @@ impl Roster {
         now_ms: u64,
         actions: &mut Vec<Action>,
     ) {
-        if self.is_operators(&id) || self.by_id.contains_key(&id) {
+        if self.by_id.contains_key(&id) {
+            return;
+        }
+        if self.is_operators(&id) {
+            self.scores.forgive(&id, now_ms);
             return;
         }
         let Some(sentence) = self.scores.take_ban(&id, now_ms) else {

@@ -46,7 +46,8 @@ pub enum Conduct {
     FirstAnnouncer,
     /// It did not answer in time.
     Timeout,
-    /// It had promised what it did not deliver.
+    /// It had promised what it did not deliver. go-ethereum sends an empty range of a state, with the proof that it is none, where a block
+    /// comes while it reads one.
     Empty,
     /// It sent a part of a state that is not proved. That may be a lie; but go-ethereum also sends lists of slots that are cut without a
     /// proof, where a block comes while it reads them.
@@ -262,6 +263,15 @@ impl Scores {
     pub(crate) fn is_worst(&self, id: &NodeId, now_ms: u64) -> bool {
         let was_worst = self.records.get(id).is_some_and(|r| r.was_worst);
         was_worst || self.expected(id, now_ms) <= -BEST
+    }
+
+    /// Forgets the faults of a node that has left and would be kept away, also those that wait: it starts afresh.
+    pub(crate) fn forgive(&mut self, id: &NodeId, now_ms: u64) {
+        let is_gone = self.records.get(id).is_some_and(|r| !r.is_connected);
+        if is_gone && self.expected(id, now_ms) <= CUT_SCORE {
+            self.faults.retain(|fault| fault.id != *id);
+            self.forget(*id);
+        }
     }
 
     /// The ban that a node has earned by faults that count: how long, and whether it lied. Asked once: then it starts afresh from

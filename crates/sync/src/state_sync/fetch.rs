@@ -395,10 +395,13 @@ fn trie_paths(nodes: &[DifferingNode]) -> Vec<TriePaths> {
     paths
 }
 
-/// The answer of a peer is not proved, so.
+/// The answer of a peer is not proved, so. A range without anything is no lie: nothing of it could be taken for a part of the state.
 fn unproved(error: &RangeError) -> Conduct {
     debug!(%error, "A part of a state is not proved");
-    Conduct::Unproved
+    match error {
+        RangeError::NotEmpty => Conduct::Empty,
+        _ => Conduct::Unproved,
+    }
 }
 
 /// Keeps the one item of a job.

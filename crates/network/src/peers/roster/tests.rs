@@ -405,6 +405,26 @@ fn a_peer_of_bad_conduct_goes_at_once_and_stays_away_for_15_minutes() {
 }
 
 #[test]
+fn a_static_node_that_was_cut_for_its_conduct_is_dialled_again_and_starts_afresh() {
+    let mut bench = Bench::new(4);
+    bench.step(Event::AddStatic(candidate(1)));
+    let actions = bench.after(1);
+    let conn = bench.connect_dialled(&actions, Offers::default())[0];
+    let mut actions = Vec::new();
+    for _ in 0..5 {
+        actions.extend(bench.conduct(conn, Conduct::Unproved));
+    }
+    let cut = [(conn, DisconnectReason::ProtocolBreach)];
+    assert_eq!(disconnects(&actions), cut);
+    let actions = bench.after(40);
+    let conns = bench.connect_dialled(&actions, Offers::default());
+    assert_eq!(conns.len(), 1);
+    bench.conduct(conns[0], Conduct::Unproved);
+    assert!(disconnects(&bench.after(20)).is_empty());
+    assert_eq!(bench.roster.peer_count(), 1);
+}
+
+#[test]
 fn with_8_peers_a_bad_one_stays_and_a_liar_goes() {
     let mut bench = Bench::new(50);
     let conns: Vec<ConnId> = (0..8).map(|n| bench.join(n * 256).unwrap()).collect();
