@@ -132,12 +132,10 @@ fn generate(options: &Options, stop: &AtomicBool) -> Result<Summary> {
     let folder = &options.to;
     let size = options.size();
     let filling = Filling::new(&size, options.senders)?;
+    if size.has_growth {
+        check_growth(&size)?;
+    }
     create_folder(folder)?;
-    ensure!(
-        !size.has_growth || (size.fork != ChainFork::Amsterdam && size.gas_limit >= LEAST_TO_GROW),
-        "--grow-slots and --grow-accounts need a --gas-limit of at least {LEAST_TO_GROW}, and the prices of gas before Amsterdam; give --fork \
-         osaka"
-    );
     let senders = Senders::new(options.seed, options.senders);
     let genesis = folder.join("genesis.json");
     let mut out = new_file(&genesis)?;
@@ -233,6 +231,19 @@ impl ChainWriter {
             .add(&header, hash, bytes, &transactions, &receipts);
         Ok(receipts.len())
     }
+}
+
+fn check_growth(size: &Size) -> Result<()> {
+    let needs = "--grow-slots and --grow-accounts need";
+    ensure!(
+        size.fork != ChainFork::Amsterdam,
+        "{needs} the prices of gas before Amsterdam; give --fork osaka"
+    );
+    ensure!(
+        size.gas_limit >= LEAST_TO_GROW,
+        "{needs} blocks with room for their transactions; give a --gas-limit of at least {LEAST_TO_GROW}"
+    );
+    Ok(())
 }
 
 impl Options {

@@ -182,6 +182,25 @@ fn a_folder_that_is_not_empty_and_too_few_slots_are_refused() {
 }
 
 #[test]
+fn a_chain_that_grows_needs_room_and_the_prices_before_amsterdam() {
+    let parent = tempfile::tempdir().unwrap();
+    let refused = |fork, gas_limit| {
+        let grown = Options {
+            grow_slots: 1,
+            gas_limit,
+            ..options(&parent.path().join("x"), fork)
+        };
+        generate(&grown, &AtomicBool::new(false))
+            .unwrap_err()
+            .to_string()
+    };
+    let fork = refused(ChainFork::Amsterdam, 36_000_000);
+    assert!(fork.contains("--fork osaka"), "{fork}");
+    let room = refused(ChainFork::Osaka, 31_999_999);
+    assert!(room.contains("--gas-limit of at least 32000000"), "{room}");
+}
+
+#[test]
 fn a_block_is_empty_while_the_base_fee_is_too_high() {
     let mut filler = Filler::new(36_000_000, 95);
     let size = options(Path::new("x"), ChainFork::Osaka).size();

@@ -3,11 +3,20 @@
 mod answers;
 
 use super::*;
-use crate::peer::tests::{Side, chain, key, pair, sessions, sessions_of};
+use crate::peer::tests::{Side, Stream, chain, key, pair, sessions, sessions_of};
 use crate::peer::{AskError, LocalChain};
 use crate::rlpx::Protocol;
 use crate::wire::{BlockId, Items, SnapAnswer, SnapItems, SnapRequest, SnapVersion};
 use niwaki_primitives::{B256, Bytes, Header, U256};
+
+/// A node on one side, once the script on the other one has sent its status.
+async fn beside_script(a: Stream, b: &mut Stream) -> (Side, Arc<Peer>) {
+    let mut a = Side::start(a, 2, chain());
+    let status = chain().status(EthVersion::Eth72).encode();
+    b.writer.send(base::FIRST_SHARED, &status).await.unwrap();
+    let peer = a.peer().await;
+    (a, peer)
+}
 
 #[tokio::test(start_paused = true)]
 async fn both_sides_learn_version_name_and_range() {
@@ -207,10 +216,7 @@ async fn messages_that_break_the_protocol_end_the_connection() {
     for (name, number, data) in cases {
         let all = EthVersion::ALL;
         let (a, mut b) = sessions(&all, &all).await;
-        let mut a = Side::start(a, 2, chain());
-        let status = chain().status(EthVersion::Eth72).encode();
-        b.writer.send(base::FIRST_SHARED, &status).await.unwrap();
-        a.peer().await;
+        let (a, _peer) = beside_script(a, &mut b).await;
         b.writer
             .send(base::FIRST_SHARED + number, &data)
             .await
@@ -264,10 +270,7 @@ async fn only_what_was_asked_for_may_be_large_and_the_rest_is_not_decompressed()
 async fn a_silent_peer_is_pinged_after_15_seconds_and_cut_after_30() {
     let all = EthVersion::ALL;
     let (a, mut b) = sessions(&all, &all).await;
-    let mut a = Side::start(a, 2, chain());
-    let status = chain().status(EthVersion::Eth72).encode();
-    b.writer.send(base::FIRST_SHARED, &status).await.unwrap();
-    a.peer().await;
+    let (a, _peer) = beside_script(a, &mut b).await;
     let start = Instant::now();
     b.reader.next().await.unwrap();
     assert_eq!(b.reader.next().await.unwrap().id, base::PING);
@@ -293,10 +296,7 @@ async fn two_idle_peers_stay_connected() {
 async fn a_peer_that_does_not_read_is_cut() {
     let all = EthVersion::ALL;
     let (a, mut b) = sessions(&all, &all).await;
-    let mut a = Side::start(a, 2, chain());
-    let status = chain().status(EthVersion::Eth72).encode();
-    b.writer.send(base::FIRST_SHARED, &status).await.unwrap();
-    let peer = a.peer().await;
+    let (a, peer) = beside_script(a, &mut b).await;
     // Hashes don't get smaller by compression.
     let hashes = (0..8000_u32).flat_map(|n| niwaki_crypto::keccak256(n.to_be_bytes()).0);
     let noise: Vec<u8> = hashes.collect();
@@ -308,10 +308,7 @@ async fn a_peer_that_does_not_read_is_cut() {
 async fn a_peer_that_asks_200_times_at_once_is_read_at_50_a_second() {
     let all = EthVersion::ALL;
     let (a, mut b) = sessions(&all, &all).await;
-    let mut a = Side::start(a, 2, chain());
-    let status = chain().status(EthVersion::Eth72).encode();
-    b.writer.send(base::FIRST_SHARED, &status).await.unwrap();
-    let _peer = a.peer().await;
+    let (mut a, _peer) = beside_script(a, &mut b).await;
     let start = Instant::now();
     let request = Request::Bodies(vec![B256::ZERO]);
     for id in 0..200 {
@@ -329,7 +326,7 @@ async fn a_peer_that_asks_200_times_at_once_is_read_at_50_a_second() {
 }
 
 /// Two sides of which the first is a node, the other a script that has sent its status.
-async fn scripted(version: EthVersion) -> (Side, crate::peer::tests::Stream) {
+async fn scripted(version: EthVersion) -> (Side, Stream) {
     let (a, mut b) = sessions(&[version], &[version]).await;
     let mut a = Side::start(a, 2, chain());
     let status = chain().status(version).encode();

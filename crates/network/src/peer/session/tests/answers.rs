@@ -1,7 +1,7 @@
 //! A peer that answers, but not to the end, or more than once.
 
 use super::*;
-use crate::peer::tests::{Stream, sessions_over};
+use crate::peer::tests::sessions_over;
 use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -63,10 +63,7 @@ async fn half_an_answer_and_silence_a_byte_a_second_or_the_end_fail_the_request_
 {
     for (rest, seconds) in [(Rest::Nothing, 30), (Rest::Trickle, 30), (Rest::End, 0)] {
         let (a, mut b, left) = sessions_with(rest).await;
-        let mut a = Side::start(a, 2, chain());
-        let status = chain().status(EthVersion::Eth72).encode();
-        b.writer.send(base::FIRST_SHARED, &status).await.unwrap();
-        let peer = a.peer().await;
+        let (a, peer) = beside_script(a, &mut b).await;
         let answer = peer.ask(&Request::Bodies(vec![B256::ZERO])).unwrap();
         b.reader.next().await.unwrap();
         b.reader.next().await.unwrap();
@@ -90,10 +87,7 @@ async fn half_an_answer_and_silence_a_byte_a_second_or_the_end_fail_the_request_
 async fn an_answer_that_comes_twice_is_dropped_as_a_late_one_is() {
     let all = EthVersion::ALL;
     let (a, mut b) = sessions(&all, &all).await;
-    let mut a = Side::start(a, 2, chain());
-    let status = chain().status(EthVersion::Eth72).encode();
-    b.writer.send(base::FIRST_SHARED, &status).await.unwrap();
-    let peer = a.peer().await;
+    let (a, peer) = beside_script(a, &mut b).await;
     let answer = peer.ask(&Request::Bodies(vec![B256::ZERO])).unwrap();
     for _ in 0..2 {
         let id = base::FIRST_SHARED + number::GET_BLOCK_BODIES + 1;
