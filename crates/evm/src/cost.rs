@@ -193,8 +193,10 @@ impl PricedOpcode<'_> {
         if end > MAX_MEMORY {
             return None;
         }
-        let words = i64::try_from(end.div_ceil(32)).ok()?;
-        Some(3 * words + words * words / 512 - self.frame.memory_cost)
+        // Less than 2^32 of them: their square has at most 64 bits.
+        let words = end.div_ceil(32);
+        let price = i64::try_from(3 * words + words * words / 512).ok()?;
+        Some(price - self.frame.memory_cost)
     }
 
     /// The price of memory that holds all ranges, given by the depths of their offsets and lengths.

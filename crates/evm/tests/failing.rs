@@ -117,6 +117,15 @@ fn opcode_out_of_gas_costs_its_full_price() {
             ("REVERT", "6104005ffd", 5, 97, 98),
             ("JUMP", "5f56", 2, 7, 8),
             ("ADD", "600160020101", 6, 2, 3),
+            // The square of the words needs all 64 bits: KECCAK256(91, 115,618,835,307), MLOAD(2^37 - 64).
+            (
+                "KECCAK256",
+                "641aeb6b6b6b605b20",
+                6,
+                5_000,
+                25_496_925_646_768_569,
+            ),
+            ("MLOAD", "641fffffffc051", 3, 5_000, 36_028_809_887_088_640),
         ],
     );
 }
