@@ -78,10 +78,10 @@ pub(crate) struct Options {
     slots: u64,
     /// Slots that the first blocks write, beside those of the genesis. The blocks of --blocks come after these, which use half of the
     /// gas limit.
-    #[arg(long, value_name = "M", default_value_t = 0)]
+    #[arg(long, value_name = "M", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=1_000_000_000_000))]
     grow_slots: u64,
     /// Accounts that the first blocks make.
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=1_000_000_000_000))]
     grow_accounts: u64,
     /// Accounts that send transactions.
     #[arg(long, value_name = "N", default_value_t = 5_000, value_parser = clap::value_parser!(u64).range(2..=10_000_000))]
@@ -254,7 +254,7 @@ impl Options {
             gas_limit: self.gas_limit,
             fork: self.fork,
             seed: self.seed,
-            has_growth: self.grow_slots + self.grow_accounts > 0,
+            has_growth: self.grow_slots > 0 || self.grow_accounts > 0,
         }
     }
 }

@@ -19,7 +19,7 @@ enum Rest {
     End,
 }
 
-/// Carries so many bytes, which the peer may change, then goes on by `rest`.
+/// Carries as many bytes as are `left`, which the test sets meanwhile, then goes on by `rest`.
 async fn carry(
     mut from: ReadHalf<DuplexStream>,
     mut to: WriteHalf<DuplexStream>,
